@@ -24,7 +24,7 @@ test: setup ## all but the long tests, side by side: 10 to 15 minutes on two cor
 test-long: setup ## the tests that take long
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 3 -m "long and not twin" $(ARGS)
 
-verify: setup ## what takes longer than CI may: pages followed from nothing, with their downloads
+verify: setup ## what takes longer than CI may: pages followed from nothing, whole years, clusters
 	@scripts/verify.sh $(ARGS)
 
 test-trixie: setup ## the fast tests on Debian trixie

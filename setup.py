@@ -26,6 +26,7 @@ class SdistWithLinks(sdist):
         super().make_release_tree(base_dir, files)
         for link in sorted(Path("nightjar").iterdir()):
             if link.is_symlink():
+                shutil.rmtree(Path(base_dir) / link, ignore_errors=True)  # a license that is named by its path there
                 (Path(base_dir) / link).symlink_to(link.readlink())
 
 

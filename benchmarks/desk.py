@@ -110,8 +110,11 @@ def measure(
         UnavailableError: a program is not installed, or does not start.
         CorpusError: nobody is left in the corpus, or ``public`` is not what the model was made from.
     """
-    lacking = missing() + ([] if _BOOSTER.is_dir() else ["ibus-typing-booster"])
-    lacking += [] if presage.installed() else ["presage"]
+    lacking = missing()
+    if "ibus-typing-booster" in predictors and not _BOOSTER.is_dir():
+        lacking.append("ibus-typing-booster")
+    if "presage" in predictors and not presage.installed():
+        lacking.append("presage")
     if lacking:
         msg = f"expected {', '.join(lacking)} of Debian; apt-get install {' '.join(lacking)}"
         raise UnavailableError(msg)

@@ -11,8 +11,9 @@ import click
 from nightjar.coordinator import __version__
 from nightjar.coordinator.commands.options import LazyCommands, config_option
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig, LogFormat
+from nightjar.host.command_output import watch_output
 from nightjar.host.files import close_what_is_written
-from nightjar.wire.errors import NightjarError
+from nightjar.wire.errors import ConfigError, NightjarError
 
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices"},
@@ -87,7 +88,6 @@ def broker(
     from nightjar.coordinator.mqtt.listeners import Listeners
     from nightjar.host.children import die_with_parent
     from nightjar.wire.addresses import is_loopback
-    from nightjar.wire.errors import ConfigError
 
     password = os.environ.get(PASSWORD_VARIABLE, "")
     if not is_loopback(host) and not (allow_network and password):
@@ -109,6 +109,7 @@ def broker(
 def start() -> None:
     """Entry point."""
     close_what_is_written()
+    watch_output()
     main()
 
 
@@ -119,6 +120,16 @@ def main() -> None:
     except NightjarError as error:
         print(f"coordinator: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except PermissionError as error:
+        remedy = "run this as the coordinator's own user, or as root"
+        print(f"coordinator: {error.filename or 'it'} may not be used by this user; {remedy}", file=sys.stderr)
+        sys.exit(ConfigError.exit_status)
+    except UnicodeEncodeError as error:  # what is no UTF-8 in an argument is kept as such characters by Python
+        print(
+            f"coordinator: expected text in UTF-8, got {str(error.object)[:80].strip()!r}; type it again",
+            file=sys.stderr,
+        )
+        sys.exit(ConfigError.exit_status)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

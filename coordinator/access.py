@@ -11,10 +11,22 @@ import enum
 import hashlib
 import secrets
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from nightjar.coordinator.tasks.operations import TokenRecord
 
 PREFIX = "nj_"
+TokenName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$(?!\n)",
+        description="1 to 64 letters, digits, '_', '.', '@', '-', of which the first is a letter or digit",
+    ),
+]
+"""Name of a token or a claim."""
+TokenDays = Annotated[float, Meta(gt=0, le=3650)]
 _RANDOM_BYTES = 32
 
 

@@ -26,6 +26,9 @@ S3Url = Annotated[
         pattern=r"^(s3://[a-z0-9.-]{3,63}(/[A-Za-z0-9._/-]*)?)?$(?!\n)", description="s3://BUCKET or s3://BUCKET/PREFIX"
     ),
 ]
+ServerName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)", description="DNS names and addresses without a port")
+]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
@@ -110,7 +113,7 @@ class EnrolmentConfig(msgspec.Struct, frozen=True, kw_only=True):
         signer: command that answers like 'authority serve'.
     """
 
-    names: tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:-]{1,253}$(?!\n)")], ...] = ()  # only browsers check them
+    names: tuple[ServerName, ...] = ()  # only browsers check them
     device_days: Annotated[float, Meta(gt=0, le=825)] = 90.0  # limits the use of a stolen card
     renew_expired_days: Annotated[float, Meta(ge=0, le=3650)] = 400.0  # a year in a drawer is no reason for a visit
     signer: tuple[str, ...] = ()  # a child process: a household has only one machine

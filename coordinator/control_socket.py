@@ -66,7 +66,8 @@ def connected(data_dir: Path, timeout_s: float) -> socket.socket:
         raise ConfigError(msg) from error
     except OSError as error:
         line.close()
-        msg = f"no coordinator runs on {data_dir}; start it with 'serve' ({error.strerror or error})"
+        why, remedy = error.strerror or error, "start it with 'serve', or wait until it logs coordinator_ready"
+        msg = f"no coordinator runs on {data_dir} ({why}): {remedy}"
         raise UnavailableError(msg) from error
     return line
 

@@ -152,6 +152,7 @@ class _Site:
             leader=lambda: leadership.leader,
             distrust=state.clock.distrust,
             disk=lambda: self.pruner.disk if self.pruner else None,
+            not_pruned=lambda: self.pruner.trouble if self.pruner else "",
             not_enforced=lambda: running.driver.not_enforced if running.driver else [],
             issuer=secured.issuer if secured else None,
             limits=limits,

@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -24,6 +24,7 @@ from nightjar.edge_agent.commands import EXIT_NO
 from nightjar.edge_agent.config import AgentConfig
 from nightjar.edge_agent.kept_settings import SERVICE_SETTINGS, folder_of, settings_of
 from nightjar.host.children import python_command
+from nightjar.host.command_output import watch_output
 from nightjar.host.files import close_what_is_written
 from nightjar.host.logs import configure_logs
 from nightjar.wire.errors import NightjarError
@@ -59,13 +60,19 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def tell(*arguments: P.args, **named: P.kwargs) -> None:
         configure_logs("warning")
-        try:
+        with _ending_in_words():
             command(*arguments, **named)
-        except NightjarError as error:
-            click.echo(f"nightjar-agent: {error}", err=True)
-            sys.exit(error.exit_status)
 
     return tell
+
+
+@contextlib.contextmanager
+def _ending_in_words() -> Iterator[None]:
+    try:
+        yield
+    except NightjarError as error:
+        click.echo(f"nightjar-agent: {error}", err=True)
+        sys.exit(error.exit_status)
 
 
 @click.group()
@@ -81,12 +88,13 @@ def main() -> None:
 def run(path: Path, log_level: str) -> None:
     """Run the agent until it is asked to stop (SIGTERM or ctrl-C)."""
     from nightjar.edge_agent.assembly import run_agent
-    from nightjar.edge_agent.shell.damage import RestartNeededError
+    from nightjar.edge_agent.shell.damage import RestartNeededError, passing_faults
 
     configure_logs(log_level)
     environment = dict(os.environ)  # as the service manager gave it
     try:
-        run_agent(settings_of(path, os.environ), log_level)
+        with passing_faults():
+            run_agent(settings_of(path, os.environ), log_level)
     except RestartNeededError:
         again = int(environment.get(_RESTARTS, "0")) + 1
         if again > MOST_RESTARTS:
@@ -217,9 +225,10 @@ def complete(path: Path | None, count: int, language: str) -> None:
     from nightjar.edge_agent.commands.complete import complete as find
     from nightjar.edge_agent.commands.complete import read_end, socket_of
 
-    text = read_end(sys.stdin.buffer.read())
+    text = read_end(None if sys.stdin is None else sys.stdin.buffer)  # None: a closed one
     for word in find(socket_of(path, os.environ), text, count, language):
-        click.echo(word)
+        with contextlib.suppress(UnicodeEncodeError):  # a word that the output's character set lacks
+            click.echo(word)
 
 
 @main.command("train-once")
@@ -352,7 +361,9 @@ def service(path: Path) -> None:
 def start() -> None:
     """Entry point."""
     close_what_is_written()
-    main()
+    watch_output()
+    with _ending_in_words():  # also --help
+        main()
 
 
 def _load(path: Path) -> AgentConfig:

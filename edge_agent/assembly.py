@@ -52,6 +52,7 @@ from nightjar.edge_agent.shell.model_files import ModelFiles
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.edge_agent.shell.no_transport import WHY, NoTransport
 from nightjar.edge_agent.shell.owned_programs import OwnedPrograms, ReadDocument
+from nightjar.edge_agent.shell.permissions import take_back
 from nightjar.edge_agent.shell.probes import Probe
 from nightjar.edge_agent.shell.probes.idle import TypingActivity
 from nightjar.edge_agent.shell.releases import PRESENT, VARIABLE, Looking, ReleaseProcess, rollback_reason
@@ -212,6 +213,7 @@ def take_folder(
         stack.enter_context(own_folder(data_dir))
         before = notes(data_dir)
         wall_s = SystemClock(data_dir).trusted_s()
+        take_back(data_dir, wall_s)
         put_damaged_away(data_dir, wall_s)
         further(wall_s)
         mend_identity(data_dir)

@@ -100,7 +100,7 @@ class ConditionSettings:
     hysteresis_s: Seconds = 120.0  # 80 instead of 50 % of 3-minute jobs survive
     poll_s: Annotated[float, Meta(ge=0.02, le=60)] = 1.0  # bounds training after a pick-up
     minimum_battery: Share = 0.3  # the user may leave soon
-    maximum_temperature_c: float = 45.0  # batteries age fast above it
+    maximum_temperature_c: Annotated[float, Meta(gt=0)] = 45.0  # batteries age fast above it
     idle_after_s: Seconds = 60.0  # longer than a pause in a conversation
     metered: Metered = "auto"  # NetworkManager, else the kind of interface
     always_powered: bool = False  # /sys usually tells

@@ -23,6 +23,7 @@ from nightjar.firmware_scripts.commands.targets import targets
 from nightjar.firmware_scripts.commands.twin import twin
 from nightjar.firmware_scripts.commands.verify import verify
 from nightjar.firmware_scripts.core.exit_status import ExitStatus
+from nightjar.host.command_output import watch_output
 from nightjar.wire.errors import NightjarError
 
 
@@ -72,6 +73,7 @@ def main() -> None:
     """Entry point."""
     # Handle SIGTERM like ctrl-C, which a shell's background jobs ignore: child programs are stopped and clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    watch_output()
     sys.exit(run())
 
 

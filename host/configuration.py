@@ -14,8 +14,6 @@ every program:
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import enum
 import sys
 import tomllib
 import types
@@ -27,6 +25,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from nightjar.host.value_faults import did_you_mean, fault_in_words
 from nightjar.wire.errors import ConfigError, NightjarError
 
 _Kind = TypeVar("_Kind")
@@ -227,18 +226,14 @@ class ConfigurationReader:
                 values[field.name] = self._checks[source](value) if source in self._checks else value
             except (ValueError, NightjarError) as error:  # msgspec's errors are ValueErrors
                 label = f"{source} (from {variable if self._prefix else '--set'})" if is_text else source
-                self.faults.append(f"{label}: {_in_words(error, field.kind, raw)}{_choices(field.kind)}")
+                self.faults.append(f"{label}: {fault_in_words(error, field.kind, raw)}")
 
     def _is_overridden(self, kind: type, where: tuple[str, ...]) -> bool:
         return any(self._variable((*where, *name)) in self._environment for name in _names_in(kind))
 
     def _note_unknown(self, key: str, known: list[str], where: tuple[str, ...]) -> None:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            if not near and len(known) <= _MOST_NAMED:
-                hint = f"; expected one of {', '.join(known)}"
-            self.faults.append(f"{'.'.join((*where, key))}: there is no such setting{hint}")
+            self.faults.append(f"{'.'.join((*where, key))}: there is no such setting{did_you_mean(key, known)}")
 
     def _path(self, kind: type, value: object) -> Path:
         if kind is Path and isinstance(value, str) and value:
@@ -248,10 +243,6 @@ class ConfigurationReader:
 
     def _variable(self, name: tuple[str, ...]) -> str:
         return "_".join((self._prefix, *name)).upper() if self._prefix else ".".join(name)
-
-
-_MOST_NAMED = 30
-"""Longest list of known settings in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,35 +284,3 @@ def _table_in(kind: Any) -> type | None:
 
 def _is_list(kind: Any) -> bool:
     return any(typing.get_origin(part) in (tuple, list) for part in (kind, *typing.get_args(kind)))
-
-
-def _in_words(error: Exception, kind: Any, raw: object) -> str:
-    """An error of msgspec, with what the type's description expects instead of a pattern, and what came.
-
-    Numbers, what should be one, and described texts are repeated; any other text may be a secret.
-
-    >>> name = typing.Annotated[str, msgspec.Meta(pattern="^[a-z]+$", description="small letters")]
-    >>> _in_words(ValueError("Expected `str` matching regex '^[a-z]+$'"), name, "A name")
-    "expected small letters, got 'A name'"
-    >>> _in_words(ValueError("Expected `int` >= 1"), int, 0)
-    "Expected 'int' >= 1, got 0"
-    >>> _in_words(ValueError("Expected `float` <= 1.0"), float, "2")
-    "Expected 'float' <= 1.0, got 2"
-    """
-    text = str(error).replace("`", "'")
-    about = (each.description for each in getattr(kind, "__metadata__", ()) if isinstance(each, msgspec.Meta))
-    described = next(filter(None, about), "")
-    if described and "matching regex" in text:
-        return f"expected {described}, got {str(raw)[:80]!r}"
-    if isinstance(raw, str) and text.startswith(("Expected 'int", "Expected 'float")):
-        return f"{text.partition(', got ')[0]}, got {raw[:80]}"
-    return f"{text}, got {raw}" if isinstance(raw, int | float) and " got " not in text else text
-
-
-def _choices(kind: Any) -> str:
-    """The allowed values of an enumeration or a Literal, for an error message."""
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return f"; expected one of {', '.join(str(each.value) for each in kind)}"
-    if typing.get_origin(kind) is typing.Literal:
-        return f"; expected one of {', '.join(map(str, typing.get_args(kind)))}"
-    return ""

@@ -18,6 +18,8 @@ PARTIAL = ".part"
 """Suffix of files that are not complete yet."""
 PRIVATE, READABLE = 0o600, 0o644
 """Permissions: for the owner only, or readable by every user of the machine."""
+MOST_BYTES = 2**26
+"""More than a small file of ours has, and little enough for the memory of a small board: a longer one is damaged."""
 
 
 class _Flushed:
@@ -54,20 +56,23 @@ def private_file(path: Path) -> None:
     path.chmod(PRIVATE)
 
 
-def read_file(path: Path, most_bytes: int = -1) -> bytes:
+def read_file(path: Path, most_bytes: int | None = None) -> bytes:
     """Read a file, and never wait: what is no file, such as a named pipe that damage has left, is refused.
 
-    ``most_bytes`` are read from its beginning; negative: all.
+    ``most_bytes`` are read from its beginning; negative: all; None: all of a file that can be one of ours.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: it cannot be read, is no regular file, or is longer than ours are.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if most_bytes is None and status.st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"expected at most {MOST_BYTES} bytes, it has {status.st_size}", str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(most_bytes)
+            return file.read(-1 if most_bytes is None else most_bytes)
     finally:
         os.close(descriptor)  # also for a folder, for which fdopen would not
 

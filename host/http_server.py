@@ -1,13 +1,28 @@
 """Runs a waitress server in a thread of its own, and stops it: waitress itself has no way to close its connections.
 
-The caller creates the server with its application; this module imports neither.
+The caller creates the server with its application.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import Any
+
+import waitress.channel  # type: ignore[import-untyped]  # it ships no types
+import waitress.server  # type: ignore[import-untyped]
+
+
+class _SteadyTime:
+    """What waitress knows of the module ``time``; a later one may well ask for the steady clock itself."""
+
+    time = monotonic = staticmethod(time.monotonic)
+
+
+# waitress waits by the wall clock. Once that was a year ahead, it would close no idle connection for a year, and who
+# opens some and leaves them would take them all.
+waitress.channel.time = waitress.server.time = _SteadyTime
 
 
 class HttpServer:

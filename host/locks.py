@@ -1,7 +1,7 @@
 """File locks between processes, for example on a data folder.
 
 The kernel releases a lock when its holder ends, however it ends. A lock is valid on one machine only. Standard library
-only, because it also runs on a device before anything is installed there. Source: flock(2).
+only, because it also runs on a device before anything is installed there. Source: flock(2), proc_locks(5).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import fcntl
 import os
 from pathlib import Path
 from typing import BinaryIO
+
+_LOCKS = Path("/proc/locks")
 
 
 def take_lock(path: Path, *, waiting: bool = False, says_who: bool = False) -> BinaryIO:
@@ -50,3 +52,17 @@ def holder_of(path: Path) -> int | None:
     except FileNotFoundError:
         pass
     return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of a file that we may not open; also if the kernel does not say.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    inode = str(path.stat().st_ino)
+    try:
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return True
+    return any(inode == field.rpartition(":")[2] for line in lines for field in line.split()[5:6])

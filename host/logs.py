@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import os
 import sys
 from collections.abc import Mapping, Set
@@ -69,8 +70,12 @@ def in_words(value: object) -> object:
     ('red, /data, too long', 'names=a, b')
     >>> in_words(b"secret"), in_words(0.5), in_words(colour), in_words(object())
     ('6 bytes', 0.5, 'Colour', 'an object')
+    >>> in_words(4.150739678128838), in_words(1795947299.2969203), in_words(1e-12), in_words(float("inf"))
+    (4.151, 1795947299.297, 1e-12, inf)
     """
     found = in_data(value)
+    if isinstance(found, float) and math.isfinite(found):
+        return round(found, 3) if abs(found) >= 1 else float(f"{found:.3g}")
     if isinstance(found, list):
         return ", ".join(str(in_words(each)) for each in found)
     if isinstance(found, dict):

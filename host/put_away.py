@@ -36,10 +36,11 @@ def put_away(data_dir: Path, paths: Iterable[Path], why: str, wall_s: float | No
         return
     folder = _folder(data_dir)
     for path in there:
-        kept = _free(folder, path.name)
-        path.rename(kept)
-        _write(kept, f"{path.name} was put away{_when(wall_s)}: {why}")
-        sync_folder(path.parent)
+        kept = free_name(folder, path.name)
+        with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+            path.rename(kept)
+            _write(kept, f"{path.name} was put away{_when(wall_s)}: {why}")
+            sync_folder(path.parent)
     _tidy(folder)
 
 
@@ -50,7 +51,7 @@ def note(data_dir: Path, name: str, why: str, wall_s: float | None = None) -> No
         OSError: it cannot be noted.
     """
     folder = _folder(data_dir)
-    _write(_free(folder, name), f"{name} was made anew{_when(wall_s)}: {why}")
+    _write(free_name(folder, name), f"{name} was made anew{_when(wall_s)}: {why}")
     _tidy(folder)
 
 
@@ -63,7 +64,7 @@ def put_copy_away(data_dir: Path, name: str, data: bytes, why: str, wall_s: floa
     if any(why in text for text in notes(data_dir)):
         return
     folder = _folder(data_dir)
-    kept = _free(folder, name)
+    kept = free_name(folder, name)
     if data:
         replace_file(kept, data)
     _write(kept, f"{name} cannot be used{_since(wall_s)}: {why}")
@@ -88,7 +89,7 @@ def in_short(data_dir: Path) -> str:
 def _folder(data_dir: Path) -> Path:
     folder = data_dir / FOLDER
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        folder.rename(_free(data_dir, "put-away-was"))
+        folder.rename(free_name(data_dir, "put-away-was"))
     private_folder(folder)
     return folder
 
@@ -119,7 +120,7 @@ def _write(kept: Path, text: str) -> None:
         replace_file(kept.with_name(kept.name + NOTE), f"{text}\n".encode())
 
 
-def _free(folder: Path, name: str) -> Path:
+def free_name(folder: Path, name: str) -> Path:
     """A free name with the next number; by it they are ordered, because the clock may be wrong."""
     number = max((_number(path) for path in folder.iterdir()), default=0) + 1
     while any((folder / f"{name}.{number}{end}").exists() for end in ("", NOTE)):

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from nightjar.host.command_output import watch_output
 from nightjar.models import corpora
 from nightjar.models.baselines import CENTRAL_TRAINING, measure_baselines
 from nightjar.models.configurations import CONFIGURATIONS, configuration
@@ -196,6 +197,7 @@ def _say_progress(what: str, done: int, steps: int) -> None:
 
 def run() -> None:
     """Run a command; an expected error is printed as one line, without a traceback."""
+    watch_output()
     try:
         main(prog_name="python -m nightjar.models")
     except NightjarError as error:

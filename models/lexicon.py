@@ -65,22 +65,24 @@ def without_umlauts(word: str, language: str) -> str:
 def with_umlauts(typed: str, language: str) -> list[str]:
     """What a German word in lower case may mean that was typed without umlauts, all of them or some.
 
-    >>> with_umlauts("muesste", "de"), with_umlauts("muesste", "en")
-    (['müßte', 'müsste', 'mueßte'], [])
+    Or with the ß of the spelling before 1996: daß is no slip of das.
+
+    >>> with_umlauts("muesste", "de"), with_umlauts("muesste", "en"), with_umlauts("daß", "de")
+    (['müßte', 'müsste', 'mueßte'], [], ['dass'])
     """
-    places = list(_SPELT_OUT.finditer(typed)) if language == "de" else []
+    plain = typed.replace("ß", "ss")
+    places = list(_SPELT_OUT.finditer(plain)) if language == "de" else []
     if not 1 <= len(places) <= _MOST_UMLAUTS:
         return []
-    letters = {plain: letter for letter, plain in _UMLAUTS.items()}
+    letters = {two: letter for letter, two in _UMLAUTS.items()}
     made = []
     for chosen in itertools.product((True, False), repeat=len(places)):
-        if any(chosen):
-            parts, end = [], 0
-            for place, umlaut in zip(places, chosen, strict=True):
-                parts += [typed[end : place.start()], letters[place[0]] if umlaut else place[0]]
-                end = place.end()
-            made.append("".join([*parts, typed[end:]]))
-    return made
+        parts, end = [], 0
+        for place, umlaut in zip(places, chosen, strict=True):
+            parts += [plain[end : place.start()], letters[place[0]] if umlaut else place[0]]
+            end = place.end()
+        made.append("".join([*parts, plain[end:]]))
+    return [word for word in made if word != typed]
 
 
 _ELIDED = {"fr": ("qu", *"cdjlmnst"), "it": ("dell", "nell", "all", "dall", "sull", "un", "l", "d", "c")}

@@ -22,7 +22,7 @@ from nightjar.wire.parameters import ParameterLayout
 MAX_MANIFEST_BYTES = 1 << 16
 MAX_ARTIFACT_BYTES = 1 << 30
 
-Sha256Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", max_length=64)]
+Sha256Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", max_length=64, description="64 hexadecimal digits")]
 SizeBytes = Annotated[int, Meta(ge=1, le=MAX_ARTIFACT_BYTES)]
 
 

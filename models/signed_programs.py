@@ -28,8 +28,8 @@ PROGRAMS_PATH = "/programs/"
 MOST_BYTES = 16 * 1024
 MOST_SIGNATURES = 20
 
-_Key = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", max_length=64)]
-_Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{128}\Z", max_length=128)]
+_Key = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", max_length=64, description="64 hexadecimal digits")]
+_Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{128}\Z", max_length=128, description="128 hexadecimal digits")]
 
 
 class OwnerSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,6 +32,7 @@ ENOUGH = 50_000
 
 CONTRACTED = frozenset(
     {"it", "that", "what", "who", "where", "when", "why", "how", "here", "there", "he", "she", "let", "one"}
+    | {"today", "tonight", "tomorrow", "yesterday"}
     | {f"{some}{what}" for some in ("every", "some", "any", "no") for what in ("one", "body", "thing")}
 )
 """English words with which 's is short for *is*, *has* or *us*; after any other word it is mostly a possessive."""
@@ -51,13 +52,23 @@ def word_shares(language: str) -> Mapping[str, float]:
     checked -= short  # some are in the dictionary: whats, heres
     spelt = (
         short
-        | {fold(word) for word in checked}
+        | {fold(spelling) for word in checked for spelling in (word, word.replace("ß", "ss"))}
         | {plain for word in checked if (plain := without_umlauts(word, language))}
     )
     # wordfreq counts Straße as strasse.
     words = {word: counted.get(word, counted.get(word.replace("ß", "ss"), UNSEEN)) for word in checked}
-    added = {word: p for word, p in counted.items() if p >= least and word not in checked and fold(word) not in spelt}
-    words |= {word: p for word, p in added.items() if not any(rest in words for _, rest in elisions(word, language))}
+    unaccented = {word for word in checked if fold(word) == word}
+    added = {
+        word: p
+        for word, p in counted.items()
+        if p >= least and word not in checked and (fold(word) not in spelt or _has_accents_of_its_own(word, unaccented))
+    }
+    # What people write without the apostrophe of an elision is rarer than the word after it; mail is no m'ail.
+    words |= {
+        word: p
+        for word, p in added.items()
+        if not any(words.get(rest, -math.inf) > p for _, rest in elisions(word, language))
+    }
     cyrillic = language == "ru"
     return {
         w: math.pow(10, p)
@@ -93,6 +104,11 @@ def compiled(language: str) -> bytes:
         ConfigError: see :func:`word_shares`.
     """
     return write_lexicon(language, word_shares(language))
+
+
+def _has_accents_of_its_own(word: str, plain: Set[str]) -> bool:
+    """Whether a checked word has the same letters, but no accent at all: sé and se are two words, perchè is perché."""
+    return word.isalpha() and fold(word) != word and fold(word) in plain
 
 
 def _is_a_word(word: str, language: str, words: Mapping[str, float]) -> bool:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Types at a desk as Raspberry Pi OS has it: boots Debian trixie with its own systemd in namespaces, installs the packages
 # of a desk there, and lets a person type in programs under a headless labwc. IBus starts the engine, and the engine the
-# agent, as a unit of the person's own systemd; that is killed, and then the packages are removed. Needs root and
-# mmdebstrap. Usage: scripts/desk_session.sh FOLDER-OF-PACKAGES [FOLDER-OF-THE-ROOT, made if it is not there]
+# agent, as a unit of the person's own systemd. That is killed; packages of before are replaced by today's, these by
+# themselves, and then they are removed and purged. Needs root and mmdebstrap.
+# Usage: scripts/desk_session.sh FOLDER-OF-PACKAGES [FOLDER-OF-THE-ROOT, made if it is not there]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$1" != --boot ]; then
@@ -13,7 +14,7 @@ if [ "$1" != --boot ]; then
     fi
     mkdir -p "$root/packages" "$root/desk"
     cp "$packages"/*.deb "$root/packages"
-    cp tests/edge_agent/desktop/programs/{gtk3,gtk4,qt6}.py scripts/desk_session/*.sh "$root/desk"
+    cp tests/edge_agent/desktop/programs/{gtk3,gtk4,qt6}.py scripts/desk_session/*.{sh,py} "$root/desk"
     : > "$root/desk/log"
     tail -f "$root/desk/log" &
     trap 'kill %1' EXIT

@@ -5,7 +5,7 @@
 # then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-limit_s=${NIGHTJAR_TWIN_CI_S:-1500}
+limit_s=${NIGHTJAR_TWIN_CI_S:-2400}
 
 export PATH="$PATH:/usr/sbin:/sbin" NIGHTJAR_NO_SKIPS=1 NIGHTJAR_TWIN_BOARD=virt-amd64
 status=0

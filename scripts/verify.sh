@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Follows the pages that are meant to be followed, from nothing and with their downloads, one after another. The last line
-# is for docs/platforms.md. Usage: scripts/verify.sh [PYTEST OPTION...]
+# Runs what takes longer than CI may, one after another: pages followed from nothing with their downloads, whole years,
+# clusters. The last line is for docs/platforms.md. Usage: scripts/verify.sh [PYTEST OPTION...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0

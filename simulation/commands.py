@@ -7,6 +7,7 @@ from importlib import import_module
 
 import click
 
+from nightjar.host.command_output import watch_output
 from nightjar.wire.errors import ConfigError, NightjarError
 
 MODULES = {
@@ -50,6 +51,7 @@ def commands() -> None:
 
 def main() -> None:
     """Run a command; an expected error is printed as one line, without a traceback."""
+    watch_output()
     try:
         commands(prog_name="python -m nightjar.simulation")
     except NightjarError as error:

@@ -13,6 +13,7 @@ import pytest
 
 from nightjar.coordinator.mqtt.broker import find_mosquitto, mosquitto_password_line
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from tests.processes import end
 
 ROOT = Path(__file__).parents[1]
 NEEDS_MOSQUITTO = pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed: apt install mosquitto")
@@ -60,9 +61,8 @@ class HandMade:
             wait_for_port(port)
 
     def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(60)
         self._log.close()
+        end(self.process, 60)
 
 
 def wait_for_port(port: int) -> None:

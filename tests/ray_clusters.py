@@ -9,7 +9,7 @@ import pytest
 from nightjar.coordinator.mqtt.free_ports import free_ports
 
 MARKS = [
-    pytest.mark.long,
+    pytest.mark.verify,
     pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),  # Ray's logs
 ]

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+_LONGEST_S = 900
+"""What a test that takes minutes on a quiet machine allows itself, beside whatever else runs."""
+
 
 def in_good_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Slow tests first, so that none of them is the last one on its own; those that share something in one process."""
+    """The longest tests first, then slow ones, so that none is the last on its own; who shares something, together."""
     for item in items:
         shared = _shares(item)
         if shared:
@@ -18,10 +21,16 @@ def in_good_order(items: list[pytest.Item]) -> list[pytest.Item]:
     return sorted(
         items,
         key=lambda item: (
+            not _takes_minutes(item),
             item.get_closest_marker("slow") is None and not _in_tensorflow(item),
             item.get_closest_marker("long") is None,
         ),
     )
+
+
+def _takes_minutes(item: pytest.Item) -> bool:
+    timeout = item.get_closest_marker("timeout")
+    return timeout is not None and timeout.args[0] >= _LONGEST_S
 
 
 def _shares(item: pytest.Item) -> str:

@@ -18,7 +18,9 @@ NO_GPU = "sees no GPU on this machine"
 _HOSTS = "tests/hosts/test_several_hosts.py::"
 _LOOP = "tests/firmware_scripts/shell/test_loop_device.py::"
 _CARD = "tests/edge_agent/test_card_sectors.py::"
+_READ_ONLY = "tests/edge_agent/test_read_only_disk.py::"
 _USE = "tests/firmware_scripts/shell/test_file_use.py::"
+_PRUNE = "tests/coordinator/commands/test_prune.py::"
 _READING = "tests/coordinator/web/test_public_reading.py::"
 _SILOS = "tests/experiments/silos/test_federation.py::"
 _FORMER = tuple(
@@ -42,6 +44,9 @@ MAY_BE_SKIPPED = {
     "tests/simulation/rounds/test_availability.py::test_the_real_traces_are_those_that_were_measured": RECORDED,
     _READING + "test_another_user_does_not_read_from_a_port_that_this_user_has_elsewhere": NOT_ALLOWED,
     "tests/edge_agent/shell/test_folder.py::test_somebody_elses_folder_is_refused": NOT_ALLOWED,
+    _PRUNE + "test_on_a_disk_without_a_free_byte_it_deletes_what_is_not_needed": NOT_ALLOWED,
+    _PRUNE + "test_the_reserve_stays_where_pruning_works_without_it_or_is_refused": NOT_ALLOWED,
+    _READ_ONLY + "test_a_start_on_a_disk_that_takes_nothing_is_tried_again": NOT_ALLOWED,
     _CARD + "test_a_busy_hour_stays_within_the_limit_in_sectors_and_is_told": NOT_ALLOWED,
     _LOOP + "test_a_mounted_device_is_refused_by_the_kernel_and_by_us": NOT_ALLOWED,
     _LOOP + "test_while_we_hold_a_device_the_kernel_lets_nobody_else_claim_or_mount_it": NOT_ALLOWED,

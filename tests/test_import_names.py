@@ -14,6 +14,7 @@ import pytest
 from nightjar.coordinator.mqtt.free_ports import free_ports
 from tests.coordinator.model_folder import write_model
 from tests.coordinator.service_files import write_service
+from tests.processes import end
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = (
@@ -218,8 +219,7 @@ def test_nothing_beside_a_configuration_is_run(trapped):
         connected = "broker_connected" in log.read_text()
         program("nightjar-coordinator", "enrol-token", "create", "d", "--config", "coordinator.toml", "--device", "d")
     finally:
-        service.terminate()
-        service.wait(30)
+        end(service, 30)
     program("nightjar-coordinator", "doctor", "--config", "coordinator.toml")
     (trapped / "agent.toml").write_text('device = "d"\ndata_dir = "agent"\n')
     program("nightjar-agent", "self-test", "--config", "agent.toml")

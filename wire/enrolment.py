@@ -43,7 +43,7 @@ class ExpiredRenewalWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     csr: _Request
     certificate: _Request
-    proof: Annotated[str, Meta(max_length=512, pattern=r"^[0-9a-f]*$(?!\n)")]
+    proof: Annotated[str, Meta(max_length=512, pattern=r"^[0-9a-f]*$(?!\n)", description="hexadecimal digits")]
 
 
 def renewal_bytes(csr: str) -> bytes:

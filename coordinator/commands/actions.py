@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from nightjar.coordinator.access import Role, new_token
+from nightjar.coordinator.access import Role, TokenDays, TokenName, new_token
 from nightjar.coordinator.commands.console import at_the_command_line, show, when
-from nightjar.coordinator.commands.options import answer_options, irreversible, limit_option
+from nightjar.coordinator.commands.options import answer_options, checked_as, irreversible, limit_option
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
@@ -23,9 +23,9 @@ def token() -> None:
 
 @token.command("create")
 @answer_options
-@click.argument("name")
+@click.argument("name", callback=checked_as(TokenName))
 @click.option("--role", required=True, type=click.Choice([role.value for role in Role]), help="What it may do.")
-@click.option("--days", default=90.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="It lives.")
+@click.option("--days", default=90.0, show_default=True, type=float, callback=checked_as(TokenDays), help="It lives.")
 def create_token(config: CoordinatorConfig, name: str, role: str, days: float, *, as_json: bool) -> None:
     """Create a token; its secret text is shown only once."""
     characters, record = new_token(name, Role(role), WallClock().now_s(), days * DAY_S)

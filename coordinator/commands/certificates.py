@@ -9,7 +9,7 @@ import click
 
 from nightjar.coordinator.commands.console import show
 from nightjar.coordinator.commands.options import answer_options, irreversible
-from nightjar.coordinator.commands.stored import opened
+from nightjar.coordinator.commands.stored import opened, trusted_now_s
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
@@ -38,7 +38,7 @@ def show_authority(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Show the trusted authorities, and the devices that still depend on one that is being retired."""
     held = _here(config)
     fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
-    dependent = _left(config, held) if held.rotating else []
+    dependent = _left(config, held, WallClock().now_s()) if held.rotating else []
     document = {"authorities": fingerprints, "rotating": held.rotating, "devices_of_the_former": dependent}
     cells = [(name, "signs servers" if number == 0 else "signs devices") for number, name in enumerate(fingerprints)]
     if not held.rotating:
@@ -69,7 +69,7 @@ def prepare(config: CoordinatorConfig, *, as_json: bool) -> None:
 def rotate(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Begin a rotation with a new key; the service may be running. Devices follow within a day; then run 'retire'."""
     held = _here(config)
-    held.rotate(WallClock().now_s())
+    held.rotate(trusted_now_s(config))
     fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
     show(
         {"authorities": fingerprints},
@@ -86,7 +86,8 @@ def rotate(config: CoordinatorConfig, *, as_json: bool) -> None:
 def retire(config: CoordinatorConfig, *, as_json: bool, lock_out: bool) -> None:
     """End a rotation: certificates of the former authority are invalid from now on."""
     held = _here(config)
-    dependent = _left(config, held) if held.rotating else []
+    # By a clock that is ahead, every certificate of the former authority ended long ago.
+    dependent = _left(config, held, trusted_now_s(config)) if held.rotating else []
     if dependent and not lock_out:
         msg = (
             f"{len(dependent)} device(s) have no certificate of the new authority yet: {', '.join(dependent[:10])}; "
@@ -104,7 +105,7 @@ def _here(config: CoordinatorConfig) -> Authority:
     return Authority(config.data_dir / AUTHORITY_FOLDER, WallClock().now_s())
 
 
-def _left(config: CoordinatorConfig, held: Authority) -> list[str]:
+def _left(config: CoordinatorConfig, held: Authority, now_s: float) -> list[str]:
     with opened(config) as database:
         former = fingerprint(held.certificates()[0])
-        return [str(device) for device in Register(database).signed_by(former, WallClock().now_s())]
+        return [str(device) for device in Register(database).signed_by(former, now_s)]

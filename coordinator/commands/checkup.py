@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 import urllib3
 
-from nightjar.coordinator.commands.stored import opened, opened_artifacts
+from nightjar.coordinator.commands.stored import opened, opened_artifacts, why_distrusted
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig
-from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.engine.clock import REMEDY, WallClock
 from nightjar.coordinator.mqtt.broker import EXTERNAL, MOSQUITTO, choose
 from nightjar.coordinator.mqtt.listeners import check_port_free
 from nightjar.coordinator.storage.backup import missing
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.storage.disk_use import SCARCE_BYTES, forecast
+from nightjar.coordinator.storage.disk_use import SCARCE_BYTES, DiskPoint, forecast_of
 from nightjar.coordinator.storage.engine import database_file, database_url
 from nightjar.coordinator.storage.model_folder import check_model
 from nightjar.coordinator.storage.release_metadata import expiries
@@ -32,6 +32,8 @@ from nightjar.coordinator.tasks.task import OVER
 from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.host.children import python_command
 from nightjar.host.sizes import size_text
+from nightjar.host.system_clock import read_clock
+from nightjar.host.trusted_time import in_utc
 from nightjar.models.child_environment import child_environment
 from nightjar.models.manifest import Manifest
 from nightjar.models.packaged import packaged_program
@@ -62,9 +64,11 @@ def check_up(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
     """Run all checks in order; the last one takes seconds."""
     running = _answers(config)
     yield from _storage(config)
+    yield (clock := _clock(config))
     yield from _model(config)
     yield from _programs(config)
-    yield from _releases(config)
+    if clock.level == "ok":  # else every release seems to have expired, or none
+        yield from _releases(config)
     yield _web(config, running)
     yield from _broker(config, running=running is not None)
     yield _tensorflow(config)
@@ -77,8 +81,7 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding("storage", "ok", f"{folder} can be written")
     else:
         yield CheckupFinding("storage", "fault", f"{existing} cannot be written", "chown it, or set another data_dir")
-    yield free_space("storage", existing)
-    yield from _growth(config)
+    yield _space(config) if folder.is_dir() else free_space("storage", existing)
     if config.database_url:
         yield _postgresql(config)
         return
@@ -97,16 +100,30 @@ def _storage(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
         yield CheckupFinding("database", "ok", f"{database_file(folder)}, and every blob that it needs")
 
 
-def _growth(config: CoordinatorConfig) -> Iterator[CheckupFinding]:
-    """How the data folder grows, as the service has measured it; nothing before it has run for some hours."""
+def _clock(config: CoordinatorConfig) -> CheckupFinding:
+    """Whether the service would trust this machine's clock."""
+    reading = read_clock()
+    try:
+        why = why_distrusted(config, reading)
+    except NightjarError:
+        why = ""  # the checks of the database say what is wrong
+    return graded("clock", "warning" if why else "ok", why or in_utc(reading.wall_s), REMEDY)
+
+
+def _space(config: CoordinatorConfig) -> CheckupFinding:
+    """What the data folder takes, and how it grows as the service has measured it."""
+    points: tuple[DiskPoint, ...] = ()
     try:
         with opened(config) as database, database.transaction() as view:
-            found = forecast(view.disk_points())
+            points = view.disk_points()
     except NightjarError:
-        return  # the checks of the database say so
-    if found is not None and found.growth_bytes_a_day is not None:
-        level, remedy = "warning" if found.scarce else "ok", "keep less ([retention]), or give it a larger disk"
-        yield graded("storage", level, found.in_words(), remedy)
+        pass  # the checks of the database say so
+    try:
+        found = forecast_of(config.data_dir, points, WallClock().now_s())
+    except UnavailableError as error:
+        return CheckupFinding("storage", "fault", str(error), "see the message")
+    remedy = "keep less ([retention]), free some space, or give it a larger disk"
+    return graded("storage", "warning" if found.scarce else "ok", f"{config.data_dir}: {found.in_words()}", remedy)
 
 
 def free_space(category: str, folder: Path) -> CheckupFinding:

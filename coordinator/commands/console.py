@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import getpass
 import os
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from nightjar.coordinator.views.words import calendar_time
 from nightjar.host.configuration import flattened
 from nightjar.wire.errors import ConfigError
 
@@ -46,7 +46,7 @@ def show(document: object, columns: Sequence[str], rows: Sequence[Sequence[objec
     table = Table(*columns, box=box.SIMPLE_HEAD)
     for row in rows:
         # Text from a device may contain anything, so remove control characters; the console interprets no markup.
-        table.add_row(*(_printable(cell) for cell in row))
+        table.add_row(*(printable(cell) for cell in row))
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console.width = 200  # a pipe has no width limit
@@ -59,7 +59,7 @@ def say(document: object, sentences: Sequence[str], *, as_json: bool) -> None:
         _print_document(document)
         return
     for sentence in sentences:
-        click.echo(_printable(sentence))
+        click.echo(printable(sentence))
 
 
 def _print_document(document: object) -> None:
@@ -81,9 +81,20 @@ def flat(table: dict[str, Any], where: str = "") -> list[tuple[str, object]]:
 
 def when(seconds: float) -> str:
     """A date and time for people, in UTC; "-" for 0."""
-    return datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).isoformat(" ", "seconds") if seconds else "-"
+    return calendar_time(seconds).isoformat(" ", "seconds") if seconds else "-"
 
 
-def _printable(cell: object) -> str:
-    text = "-" if cell is None else str(cell)
+def printable(cell: object) -> str:
+    r"""A value in words for a terminal, without the characters that would steer it.
+
+    >>> printable(True), printable("\x1b[31mred")
+    ('yes', '?[31mred')
+    """
+    match cell:
+        case None:
+            text = "-"
+        case bool():
+            text = "yes" if cell else "no"
+        case _:
+            text = str(cell)
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)

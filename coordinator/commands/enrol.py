@@ -6,6 +6,8 @@ import contextlib
 import csv
 import io
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,15 +17,20 @@ import msgspec
 import segno
 from msgspec import structs
 
+from nightjar.coordinator.access import TokenName
 from nightjar.coordinator.commands.console import create_for_owner, show, when
-from nightjar.coordinator.commands.options import answer_options, irreversible
+from nightjar.coordinator.commands.options import answer_options, checked_as, irreversible
 from nightjar.coordinator.commands.service_call import ask_service, change
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.enrolment.claims import ClaimMade, carried
-from nightjar.wire.addresses import is_loopback
+from nightjar.coordinator.tasks.settings import Name
+from nightjar.wire.addresses import is_address, is_loopback
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, rewording
 from nightjar.wire.identifiers import device_id
 
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = rf"(?P<name>{_LABEL}(?:\.{_LABEL})*)|\[(?P<address>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)\]"
+_URL = re.compile(rf"(?i:https)://(?:{_HOST})(?::(?P<port>[0-9]{{1,5}}))?/?")
 _hours_option = click.option(
     "--hours",
     default=24.0,
@@ -31,6 +38,19 @@ _hours_option = click.option(
     type=click.FloatRange(min=0, min_open=True),
     help="How long a claim can be used.",
 )
+
+
+def _url_for_devices(_context: click.Context, _option: click.Parameter, url: str) -> str:
+    """An address that goes into a claim: a device that cannot use it would have to be visited."""
+    if not url:
+        return ""
+    shaped = _URL.fullmatch(url)  # urlsplit alone leaves out line ends, and an empty query or fragment
+    host = shaped["address"] or shaped["name"] if shaped else ""
+    numeric = ":" in host or host.rpartition(".")[2].isdigit()
+    if not shaped or (numeric and not is_address(host)) or not 0 < int(shaped["port"] or 443) < 2**16:
+        msg = f"expected https://NAME or https://NAME:PORT, got {url!r}"
+        raise click.BadParameter(msg)
+    return url.removesuffix("/")
 
 
 @click.group("enrol-token")
@@ -47,7 +67,7 @@ def enrol_token() -> None:
 @_hours_option
 @click.option("--approval", is_flag=True, help="A person lets each device in: 'enrolment approve'.")
 @click.option("--label", "labels", multiple=True, help="Of the devices that it lets in. Again for more.")
-@click.option("--url", default="", help="Where devices find this coordinator; empty: by the first of its names.")
+@click.option("--url", default="", callback=_url_for_devices, help="Where devices find it; empty: by its first name.")
 @click.option("--out", type=click.Path(path_type=Path), help="File for the card; nobody else may read it.")
 @click.option("--qr", is_flag=True, help="Print it as a QR code, too.")
 def create(
@@ -71,15 +91,10 @@ def create(
     with _secret_file(out) as write:  # opened first: no claim may be made that cannot be written
         made = msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)
         if url:
-            made = structs.replace(made, url=url.rstrip("/"))
+            made = structs.replace(made, url=url)
         file = carried(made)
         write(file)
-    if is_loopback(urlsplit(made.url).hostname or ""):
-        click.echo(
-            f"warning: no other machine reaches {made.url}, the address that devices get: set enrolment.names in the "
-            "configuration, or give --url",
-            err=True,
-        )
+    _warn_if_loopback(made.url, "set enrolment.names in the configuration, or give --url")
     if qr:
         click.echo(_qr_code(file), err=as_json)
     if out is not None:
@@ -99,24 +114,42 @@ def cards(config: CoordinatorConfig, cards_path: Path, out: Path, hours: float, 
     """
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     listed = _listed(cards_path)
-    made = [name for name in listed if not (out / f"{name}.json").exists()]
+    made, urls = [name for name in listed if not (out / f"{name}.json").exists()], set()
     for name in made:
         wanted = {"name": f"card-{name}", "hours": hours, "device": name, "labels": listed[name]}
         with _secret_file(out / f"{name}.json") as write:
-            write(carried(msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)))
+            claim = msgspec.convert(ask_service(config, "POST", "/claims", wanted), ClaimMade)
+            write(carried(claim))
+        urls.add(claim.url)
+    for url in urls:
+        _warn_if_loopback(url, "set enrolment.names in the configuration, delete the files, and make them anew")
     cells = [(f"card-{name}", str(out / f"{name}.json"), "made" if name in made else "kept") for name in listed]
     show({"made": made}, ("claim", "in", ""), cells, as_json=as_json)
 
 
+def _warn_if_loopback(url: str, remedy: str) -> None:
+    if is_loopback(urlsplit(url).hostname or ""):
+        click.echo(
+            f"warning: no other machine reaches {url}, the address that devices get: {remedy}",
+            err=True,
+        )
+
+
 def _listed(path: Path) -> dict[str, list[str]]:
     """The devices of a list of cards, with their labels."""
+    expected = f"{path}: expected a CSV file whose column 'hostname' names each device"
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with rewording(ConfigError, expected), path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
-        return {device_id((row.get("hostname") or "").strip()): (row.get("labels") or "").split() for row in rows}
-    except (OSError, UnicodeDecodeError, csv.Error, RemoteProtocolError) as error:
-        msg = f"{path}: expected a CSV file whose column 'hostname' names each device: {error}"
+        names = [device_id((row.get("hostname") or "").strip()) for row in rows]
+    except (UnicodeDecodeError, csv.Error, RemoteProtocolError) as error:
+        msg = f"{expected}: {error}"
         raise ConfigError(msg) from error
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        msg = f"{expected}, once: {', '.join(twice[:5])} stands in several lines"
+        raise ConfigError(msg)
+    return {name: (row.get("labels") or "").split() for name, row in zip(names, rows, strict=True)}
 
 
 @enrol_token.command("list")
@@ -139,7 +172,7 @@ def list_claims(config: CoordinatorConfig, *, as_json: bool) -> None:
 
 @enrol_token.command()
 @answer_options
-@click.argument("name")
+@click.argument("name", callback=checked_as(TokenName))
 @irreversible("Revoke the claim {name}?")
 def revoke(config: CoordinatorConfig, name: str, *, as_json: bool) -> None:
     """Revoke a claim at once; devices that it enrolled stay enrolled."""
@@ -166,7 +199,7 @@ def list_keys(config: CoordinatorConfig, *, as_json: bool) -> None:
 
 @enrolment.command()
 @answer_options
-@click.argument("key")
+@click.argument("key", callback=checked_as(Name))
 def approve(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
     """Approve a waiting device; KEY is what 'enrolment list' shows, or the device's name."""
     change(config, f"/enrolments/{_waiting(config, key)}/approve", {}, f"{key} is let in", as_json=as_json)
@@ -174,7 +207,7 @@ def approve(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
 
 @enrolment.command()
 @answer_options
-@click.argument("key")
+@click.argument("key", callback=checked_as(Name))
 @irreversible("Refuse {key}? It comes back only with a new claim.")
 def refuse(config: CoordinatorConfig, key: str, *, as_json: bool) -> None:
     """Refuse a waiting device; KEY is what 'enrolment list' shows, or the device's name."""

@@ -9,16 +9,15 @@ from collections.abc import Collection
 import click
 import msgspec
 
-from nightjar.coordinator.commands.console import say, show
-from nightjar.coordinator.commands.options import answer_options, config_option
+from nightjar.coordinator.commands.console import printable, say, show
+from nightjar.coordinator.commands.options import answer_options, checked_as, config_option
 from nightjar.coordinator.commands.service_call import ask_service
-from nightjar.coordinator.commands.stored import opened
+from nightjar.coordinator.commands.stored import lost_before_now, opened
 from nightjar.coordinator.config import CoordinatorConfig
-from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.labelling import conditions
-from nightjar.coordinator.rounds.lease import Lease, counted_rounds
-from nightjar.coordinator.storage.apart import apart, lost_before
+from nightjar.coordinator.rounds.lease import Label, Lease, counted_rounds
+from nightjar.coordinator.storage.apart import apart
 from nightjar.wire.identifiers import DeviceId
 
 _PAGE = 1_000
@@ -35,18 +34,21 @@ def export_devices(config: CoordinatorConfig) -> None:
     """Print everything that is known about every device, as CSV."""
     with opened(config) as database, database.transaction() as view:
         columns = ["standing", *(name for name in Lease.__struct_fields__ if name != "week")]
-        revoked, before_s = Register(database).revoked(), lost_before(WallClock().now_s(), "")
+        revoked, before_s = Register(database).revoked(), lost_before_now(view)
         rows = csv.DictWriter(sys.stdout, columns, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
         after = ""
         while leases := view.leases_after(_PAGE, after):
             rows.writerows(_row(lease, revoked, before_s) for lease in leases)
             after = leases[-1].device
+        sys.stdout.flush()  # here what cannot be written is told in words
 
 
 def _row(lease: Lease, revoked: Collection[DeviceId], lost_before_s: float) -> dict[str, object]:
     standing = apart(lease, lost_before_s, revoked=lease.device in revoked)
     known: dict[str, object] = msgspec.to_builtins(lease)
+    # What a device says of itself may steer the terminal on which this is printed.
+    known |= {name: printable(value) for name, value in known.items() if isinstance(value, bool | str)}
     return known | {"standing": standing, "rounds_counted": len(counted_rounds(lease))}
 
 
@@ -78,7 +80,7 @@ def set_rule(config: CoordinatorConfig, label: str, *, as_json: bool, **wanted: 
 
 @fleet.command("drop-rule")
 @answer_options
-@click.argument("label")
+@click.argument("label", callback=checked_as(Label))
 def drop_rule(config: CoordinatorConfig, label: str, *, as_json: bool) -> None:
     """Drop the rule for LABEL, and take the label from all devices."""
     answer = ask_service(config, "DELETE", f"/label-rules/{label}")

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
+import msgspec
 
 from nightjar.coordinator.config import CoordinatorConfig
+from nightjar.host.value_faults import fault_in_words
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -44,7 +46,23 @@ config_option = _config("config", callback=_load)
 unchecked_config_option = _config("config", callback=_read)
 """For a command that leaves it to the service to check which settings go together."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+MOST_NUMBER = 2**53 - 1
+"""Of a round or a version, as in the HTTP API; the database cannot look for any number."""
 limit_option = click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="At most.")
+
+
+def checked_as(kind: Any) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A callback that takes what the HTTP API takes, too, or what was left out; a refusal says what was expected."""
+
+    def check(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise click.BadParameter(fault_in_words(error, kind, value)) from error
+
+    return check
 
 
 def answer_options(command: _Command) -> _Command:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from nightjar.coordinator.commands.console import say
-from nightjar.coordinator.commands.options import answer_options
+from nightjar.coordinator.commands.options import answer_options, checked_as
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.learning.privacy.ledger import Ledger, explain
 from nightjar.coordinator.tasks.privacy import explained
 from nightjar.coordinator.tasks.record import TaskRecord
-from nightjar.coordinator.tasks.settings import TaskSettings
+from nightjar.coordinator.tasks.settings import Name, TaskSettings
 from nightjar.coordinator.tasks.task import Task
 from nightjar.coordinator.tasks.validation import noise_terms
 from nightjar.wire.errors import ConfigError
@@ -31,7 +31,7 @@ def privacy() -> None:
 
 @privacy.command("explain")
 @answer_options
-@click.argument("name", required=False)
+@click.argument("name", required=False, callback=checked_as(Name))
 def explain_task(config: CoordinatorConfig, name: str | None, *, as_json: bool) -> None:
     """Explain the privacy of a task; the configuration's need not have started."""
     wanted = name or config.task.name

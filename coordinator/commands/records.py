@@ -7,19 +7,19 @@ import fnmatch
 import click
 import msgspec
 
-from nightjar.coordinator.commands.console import show, when
-from nightjar.coordinator.commands.options import answer_options, irreversible, limit_option
+from nightjar.coordinator.commands.console import say, show, when
+from nightjar.coordinator.commands.options import MOST_NUMBER, answer_options, irreversible, limit_option
 from nightjar.coordinator.commands.service_call import ask_service, change, reason_option
-from nightjar.coordinator.commands.stored import opened
+from nightjar.coordinator.commands.stored import lost_before_now, opened
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.enrolment.standing import standing_word, what_to_do
 from nightjar.coordinator.rounds.lease import Lease, counted_rounds
-from nightjar.coordinator.storage.apart import apart, lost_before
+from nightjar.coordinator.storage.apart import reasons_apart
 from nightjar.coordinator.views.rows import RoundRow, device_row, last_week, round_detail, round_row
 from nightjar.coordinator.views.words import duration, in_words, percent, si_bytes
-from nightjar.wire.errors import ConfigError
+from nightjar.wire.errors import ConfigError, RemoteProtocolError
 from nightjar.wire.identifiers import DeviceId, device_id
 
 _FACTS = {
@@ -40,7 +40,7 @@ _FACTS = {
     "barred_until_s": "not selected until",
     "labels": "labels",
     "last_week": "how it spent the last week",
-    "memory_bytes": "memory in bytes",
+    "memory_bytes": "memory",
     "taken_back": "release of the agent taken back",
     "notice": "what it says of itself",
     "remedy": "what to do",
@@ -68,7 +68,7 @@ def list_rounds(config: CoordinatorConfig, limit: int, *, as_json: bool) -> None
 
 @rounds.command("show")
 @answer_options
-@click.argument("number", type=click.IntRange(1))
+@click.argument("number", type=click.IntRange(1, MOST_NUMBER))
 def show_round(config: CoordinatorConfig, number: int, *, as_json: bool) -> None:
     """Show one round, with the outcome of each selected device."""
     with opened(config) as database, database.transaction() as view:
@@ -115,7 +115,7 @@ def list_devices(config: CoordinatorConfig, limit: int, label: str, *, as_json: 
     with opened(config) as database, database.transaction() as view:
         leases = view.leases_after(limit, "", label) if label else view.leases(limit)
         gone, now_s = Register(database).revoked([lease.device for lease in leases]), WallClock().now_s()
-    why = {lease.device: apart(lease, lost_before(now_s, ""), revoked=lease.device in gone) for lease in leases}
+        why = reasons_apart(leases, lost_before_now(view), gone)
     rows = [device_row(lease, now_s, why[lease.device]) for lease in leases]
     cells = [
         (
@@ -138,16 +138,28 @@ def list_devices(config: CoordinatorConfig, limit: int, label: str, *, as_json: 
     )
 
 
+def _device(name: str) -> DeviceId:
+    """A device that a person names.
+
+    Raises:
+        ConfigError: it is no name of a device.
+    """
+    try:
+        return device_id(name)
+    except RemoteProtocolError as error:
+        raise ConfigError(str(error)) from error
+
+
 @devices.command("show")
 @answer_options
 @click.argument("device")
 def show_device(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Show everything that is known about one device."""
     with opened(config) as database, database.transaction() as view:
-        lease = view.lease(device_id(device))
-        standing = Register(database).standing_of(device_id(device))
+        lease = view.lease(_device(device))
+        standing = Register(database).standing_of(_device(device))
     if lease is None and standing.keys:
-        lease = Lease(device=device_id(device))  # enrolled or waiting, and never heard of
+        lease = Lease(device=_device(device))  # enrolled or waiting, and never heard of
     if lease is None:
         msg = f"no device {device} was ever heard of; 'device list' shows the last ones"
         raise ConfigError(msg)
@@ -163,12 +175,12 @@ def show_device(config: CoordinatorConfig, device: str, *, as_json: bool) -> Non
 def _fact(name: str, value: object) -> object:
     """A field of a lease for people."""
     match value:
-        case bool():
-            return "yes" if value else "no"
         case list():
             return ", ".join(map(str, value)) or "none"
         case float() if name.endswith("_s"):
             return when(value)
+        case int() if name.endswith("_bytes"):
+            return si_bytes(value) if value else "-"
         case str() if name in {"state", "presence"}:
             return in_words(value)
         case _:
@@ -181,7 +193,7 @@ def _fact(name: str, value: object) -> object:
 @reason_option
 def block(config: CoordinatorConfig, device: str, reason: str, *, as_json: bool) -> None:
     """Block a device: it is not selected, and its reports are refused."""
-    path = f"/devices/{device_id(device)}/block"
+    path = f"/devices/{_device(device)}/block"
     change(config, path, {"reason": reason}, f"{device} is blocked: {reason}", as_json=as_json)
 
 
@@ -190,7 +202,7 @@ def block(config: CoordinatorConfig, device: str, reason: str, *, as_json: bool)
 @click.argument("device")
 def unblock(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Unblock a device."""
-    change(config, f"/devices/{device_id(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
+    change(config, f"/devices/{_device(device)}/unblock", {}, f"{device} is not blocked", as_json=as_json)
 
 
 @devices.command("label")
@@ -202,17 +214,21 @@ def label_devices(
     config: CoordinatorConfig, names: tuple[str, ...], add: tuple[str, ...], remove: tuple[str, ...], *, as_json: bool
 ) -> None:
     """Give labels to devices, and take others away; a pattern such as 'pi-*' stands for all known devices like it."""
+    if not add and not remove:
+        msg = "give --add LABEL or --remove LABEL, each as often as there are labels"
+        raise ConfigError(msg)
     known: list[DeviceId] = []
     if any("*" in name for name in names):
         with opened(config) as database, database.transaction() as view:
             known = view.devices_with(())
-    chosen = [d for name in names for d in (fnmatch.filter(known, name) if "*" in name else [device_id(name)])]
+    chosen = [d for name in names for d in (fnmatch.filter(known, name) if "*" in name else [_device(name)])]
     if not chosen:
         msg = f"no known device is like {', '.join(names)}; 'device list' shows the last ones"
         raise ConfigError(msg)
     wanted = {"add": add, "remove": remove}
     changed = [name for name in chosen if ask_service(config, "POST", f"/devices/{name}/labels", wanted)["changed"]]
-    show({"changed": changed}, ("labels changed",), [(name,) for name in changed], as_json=as_json)
+    told = f"labels changed: {', '.join(changed)}" if changed else "nothing to change: their labels are so already"
+    say({"changed": changed}, [told], as_json=as_json)
 
 
 @devices.command()
@@ -221,4 +237,4 @@ def label_devices(
 @irreversible("Revoke every certificate of {device}? It comes back only with a new claim, at the device.")
 def forget(config: CoordinatorConfig, device: str, *, as_json: bool) -> None:
     """Revoke every certificate of a device for good; it can return only with a new claim."""
-    change(config, f"/devices/{device_id(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json)
+    change(config, f"/devices/{_device(device)}/forget", {}, f"{device} has no valid certificate", as_json=as_json)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import click
+from msgspec import Meta
 from msgspec.structs import replace
 
 from nightjar.coordinator.commands.console import show, when
-from nightjar.coordinator.commands.options import answer_options, irreversible
+from nightjar.coordinator.commands.options import answer_options, checked_as, irreversible
 from nightjar.coordinator.commands.service_call import change
 from nightjar.coordinator.commands.stored import noted, opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
@@ -23,7 +24,10 @@ from nightjar.wire.errors import ConfigError, UnavailableError
 
 _COLUMNS = ("release", "stage", "share", "devices", "trained", "went back", "silent", "bundles", "why")
 _reason = click.option("--reason", default="no reason given", show_default=True, help="Kept in the audit log.")
-_version = click.argument("version")
+_version = click.argument(
+    "version",
+    callback=checked_as(Annotated[str, Meta(pattern=r"^\d+\.\d+\.\d+\Z", description="a version such as 1.2.3")]),
+)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

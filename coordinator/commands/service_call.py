@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from nightjar.coordinator.commands.console import at_the_command_line, say
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.control_socket import OPERATOR, connected
 from nightjar.coordinator.web import ANSWER_TIMEOUT_S, ROOT
+from nightjar.host.configuration import flattened
 from nightjar.wire.errors import ConfigError, UnavailableError
 
 reason_option = click.option("--reason", required=True, help="Kept in the audit log; devices see it, too.")
@@ -26,15 +28,17 @@ def ask_service(config: CoordinatorConfig, method: str, path: str, body: object 
         UnavailableError: the service is not running, or cannot handle the request now.
         ConfigError: the service refuses the request, or this user may not ask it.
     """
-    connection = http.client.HTTPConnection("localhost")
-    connection.sock = connected(config.data_dir, 2 * ANSWER_TIMEOUT_S)
+    url = f"{ROOT}{quote(path, safe='/?=&')}"
     headers = {OPERATOR: quote(at_the_command_line())}
     data = None
     if body is not None:
+        _refuse_non_finite(body)
         data, headers["Content-Type"] = msgspec.json.encode(body), "application/json"
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = connected(config.data_dir, 2 * ANSWER_TIMEOUT_S)
     with connection.sock:
         try:
-            connection.request(method, f"{ROOT}{quote(path, safe='/?=&')}", data, headers)
+            connection.request(method, url, data, headers)
             response = connection.getresponse()
             status, answer = response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -44,6 +48,14 @@ def ask_service(config: CoordinatorConfig, method: str, path: str, body: object 
         return msgspec.json.decode(answer)
     msg = _detail(answer)
     raise UnavailableError(msg) if status >= 500 else ConfigError(msg)
+
+
+def _refuse_non_finite(body: object) -> None:
+    """Refuse what JSON has no number for: it would be sent as null, which stands for the default of some settings."""
+    for name, value in flattened(body) if isinstance(body, dict) else ():
+        if isinstance(value, float) and not math.isfinite(value):
+            msg = f"{name}: expected a number, got {value}"
+            raise ConfigError(msg)
 
 
 def _detail(data: bytes) -> str:

@@ -6,19 +6,21 @@ import click
 import msgspec
 
 from nightjar.coordinator.commands.console import show
-from nightjar.coordinator.commands.options import answer_options, irreversible
+from nightjar.coordinator.commands.options import answer_options, checked_as, irreversible
 from nightjar.coordinator.commands.service_call import change, reason_option
 from nightjar.coordinator.commands.stored import opened
 from nightjar.coordinator.commands.task_facts import show_task
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.tasks.settings import Name
 from nightjar.coordinator.views.tasks import task_detail, task_rows
 from nightjar.coordinator.views.words import percent
 from nightjar.wire.errors import ConfigError
 
 _COLUMNS = ("task", "kind", "status", "committed", "version", "best top-1", "round", "experiment", "reason")
 
-name_argument = click.argument("name", required=False)
+name_argument = click.argument("name", required=False, callback=checked_as(Name))
+"""A task; the configuration's if it is left out, not if it is blank: a script may name a variable that is not set."""
 
 
 @click.command("list")
@@ -78,7 +80,7 @@ def resume(config: CoordinatorConfig, name: str | None, *, as_json: bool) -> Non
 
 @click.command()
 @answer_options
-@click.argument("name")
+@click.argument("name", callback=checked_as(Name))
 @reason_option
 @irreversible("Stop the task {name} for good?")
 def stop(config: CoordinatorConfig, name: str, reason: str, *, as_json: bool) -> None:

@@ -157,11 +157,20 @@ def doctor(config_path: Path, *, as_json: bool, deployment: bool) -> None:
         config = load_config(config_path, os.environ)
         findings = list(check_deployment(config, WallClock().now_s()) if deployment else check_up(config))
     except ConfigError as error:
-        findings = [CheckupFinding("configuration", "fault", str(error), f"edit {config_path}")]
+        findings = [CheckupFinding("configuration", "fault", str(error), _remedy(error, config_path))]
     cells = [(finding.level, finding.category, finding.found, finding.remedy or None) for finding in findings]
     show(findings, ("", "about", "found", "remedy"), cells, as_json=as_json)
     if any(finding.level == "fault" for finding in findings):
         sys.exit(FOUND_FAULTS)
+
+
+def _remedy(error: ConfigError, path: Path) -> str:
+    cause = error.__cause__
+    if not isinstance(cause, OSError) or cause.filename != str(path):
+        return f"edit {path}"
+    if isinstance(cause, FileNotFoundError):
+        return f"give --config FILE, or nightjar-coordinator init {path}"
+    return "give --config FILE that this user can read"
 
 
 @click.command()

@@ -18,7 +18,7 @@ import msgspec
 
 from nightjar.coordinator import __version__
 from nightjar.coordinator.commands.console import flat, show, when
-from nightjar.coordinator.commands.options import answer_options, irreversible, limit_option
+from nightjar.coordinator.commands.options import MOST_NUMBER, answer_options, irreversible, limit_option
 from nightjar.coordinator.commands.service_call import change, reason_option
 from nightjar.coordinator.commands.stored import noted, opened, opened_artifacts
 from nightjar.coordinator.config import CoordinatorConfig
@@ -54,7 +54,7 @@ _COLUMNS = ("version", "task", "stage", "saved", "on devices", "top-1", "loss (n
 _FIGURES = {"top1": percent, "top3": percent, "loss": nats}
 """A figure -> what writes it for people."""
 
-_version = click.argument("version", type=click.IntRange(0))
+_version = click.argument("version", type=click.IntRange(0, MOST_NUMBER))
 
 
 @click.group("model")
@@ -97,7 +97,8 @@ def evaluate(config: CoordinatorConfig, version: int, text: Path | None, *, as_j
     """Measure a version on held-out text; nothing is stored."""
     chosen = text or config.task.evaluation_text
     if chosen is None or not chosen.is_file():
-        msg = "expected a corpus file to measure on: give --text, or set task.evaluation_text"
+        got = "none" if chosen is None else f"{chosen}, which is no file"
+        msg = f"expected a corpus file to measure on, got {got}: give --text, or set task.evaluation_text"
         raise ConfigError(msg)
     job = EvaluationJob(version, _with_files(config, version).manifest, str(chosen.absolute()))
     stores = Stores(
@@ -294,6 +295,6 @@ def _child(arguments: list[str], timeout_s: float = _TRAINING_TIMEOUT_S) -> str:
         output = child.stdout.read() if child.stdout else ""  # a single line, so the pipe can buffer it until now
         watchdog.cancel()
     if child.returncode:
-        msg = f"it could not be done: {last[:300]}"
+        msg = f"it could not be done: {last.removeprefix('error: ')[:300]}"
         raise (ConfigError if child.returncode == ConfigError.exit_status else UnavailableError)(msg)
     return output

@@ -49,6 +49,9 @@ class LabelService:
             case SetLabelRule(rule):
                 if rules.get(rule.label) == rule:
                     return False
+                if 0 < rule.maximum_memory_mb < rule.minimum_memory_mb:
+                    bounds = f"from {rule.minimum_memory_mb} to {rule.maximum_memory_mb} MB"
+                    return OperationRefused(f"no device has memory {bounds}: expected the smaller number first")
                 if len(rules) >= MOST_RULES and rule.label not in rules:
                     return OperationRefused(f"there are at most {MOST_RULES} rules for labels; drop one first")
                 label, after = rule.label, with_rule(before, rule)

@@ -33,24 +33,32 @@ class SettingChanged(NamedTuple):
 
 
 def settings_of(config: CoordinatorConfig) -> dict[str, str]:
-    """Every setting by its name, as ``task.goal``, with its value in words; of secrets a hash."""
+    """Every setting by its name, as ``task.goal``, a text as it is and else in JSON; of secrets a hash.
+
+    The database holds this form: with another one, the next start would tell changes that nobody made.
+    """
     table = msgspec.to_builtins(config, enc_hook=_path)
-    told = {name: _in_words(value) for name, value in flattened(table)}
+    told = {name: _as_text(value) for name, value in flattened(table)}
     return {name: _hidden(value) if name in SECRETS and value else value for name, value in told.items()}
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[SettingChanged]:
-    """The settings that differ, in order of their names.
+    """The settings that differ, in order of their names, with their values in words.
 
     >>> changes({"task.goal": "2", "seed": "7"}, {"task.goal": "3", "seed": "7"})
     [SettingChanged(name='task.goal', before='2', after='3')]
+    >>> changes({"broker.password": ""}, {"broker.password": "d83b"})
+    [SettingChanged(name='broker.password', before='not set', after='one value')]
+    >>> changes({"enrolment.names": "[]"}, {"enrolment.names": '["a.example","b.example"]'})
+    [SettingChanged(name='enrolment.names', before='none', after='a.example, b.example')]
     """
     found = []
     for name in sorted({*before, *after}):
         was, now = before.get(name, ABSENT), after.get(name, ABSENT)
-        if was != now:
-            told = ("one value", "another value") if name in SECRETS else (was, now)
-            found.append(SettingChanged(name, *told))
+        told = _without_secret(was, now) if name in SECRETS else (was, now)
+        if told[0] != told[1]:
+            words = _in_words(told[0]), _in_words(told[1])
+            found.append(SettingChanged(name, *(words if words[0] != words[1] else told)))
     return found
 
 
@@ -83,7 +91,20 @@ def note_settings(config: CoordinatorConfig, database: Database, now_s: float) -
     return found
 
 
-def _in_words(value: object) -> str:
+def _without_secret(was: str, now: str) -> tuple[str, str]:
+    before, after = (ABSENT if each in ("", ABSENT) else "one value" for each in (was, now))
+    return (before, after) if was == now or ABSENT in (before, after) else ("one value", "another value")
+
+
+def _in_words(text: str) -> str:
+    """A list of texts with commas, as a variable of the environment has it; another value as it is."""
+    try:
+        return ", ".join(msgspec.json.decode(text, type=list[str])) or "none"
+    except msgspec.DecodeError:
+        return text
+
+
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -198,7 +198,7 @@ class RevocationEnforcer:
                     self._troubles[name] = str(error)
                     _log.error("revocation_not_enforced", reason=str(error))
             except Exception as error:
-                self._troubles[name] = repr(error)
+                self._troubles[name] = f"a defect: {type(error).__name__}: {error}; see the log"
                 _log.exception("gate_failed")  # a bug must not stop enforcement for good
 
 

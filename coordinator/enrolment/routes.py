@@ -13,7 +13,7 @@ from flask import abort, g, request
 from flask_limiter import Limiter
 from msgspec import Meta
 
-from nightjar.coordinator.access import Role
+from nightjar.coordinator.access import Role, TokenName
 from nightjar.coordinator.config import BrokerKind
 from nightjar.coordinator.enrolment.certificate_issuer import CertificateIssuer, Certified, Outcome, Waiting, new_claim
 from nightjar.coordinator.enrolment.claims import ClaimMade, ClaimRefused, KeyState
@@ -21,8 +21,8 @@ from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, joined
 from nightjar.coordinator.tls.files import url_for_devices
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import for_devices, open_to_all, problem
-from nightjar.coordinator.web.answers import Api, answers
-from nightjar.coordinator.web.documents import Changed, EmptyBody, TokenName
+from nightjar.coordinator.web.answers import BODY, Api, answers
+from nightjar.coordinator.web.documents import Changed, EmptyBody
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.wire.addresses import is_loopback
 from nightjar.wire.enrolment import Enrolled, EnrolmentPending, EnrolmentWanted, ExpiredRenewalWanted, RenewalWanted
@@ -34,6 +34,13 @@ ATTEMPTS_PER_MINUTE = 60
 guessing: a claim has 256 random bits."""
 ASK_AGAIN_S = 30
 _KEY = re.compile(r"[0-9a-f]{64}")
+Prefix = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$(?!\n)",
+        description="1 to 40 letters, digits, '_', '.', '-', of which the first is a letter or digit",
+    ),
+]
 
 
 class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +49,7 @@ class ClaimWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: TokenName
     hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
     device: Annotated[str, Meta(max_length=64)] = ""
-    prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$(?!\n)")] = "device"
+    prefix: Prefix = "device"
     uses: Annotated[int, Meta(ge=1, le=100_000)] = 1
     approval: bool = False
     labels: Annotated[tuple[Label, ...], Meta(max_length=MOST_LABELS)] = ()
@@ -97,7 +104,7 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
 
     @api.blueprint.post("/enrolment")
     @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute")
-    @api.spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
+    @api.spec.validate(resp=answers(Enrolled, 404, *BODY, waiting=True), **rules)
     @open_to_all
     def enrol(json: EnrolmentWanted) -> Any:
         """Issue a certificate for a claim and a key; 202 while the device waits for approval."""
@@ -117,7 +124,7 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
         return _answer(certified, ports)
 
     @api.blueprint.post("/enrolment/self")
-    @api.spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
+    @api.spec.validate(resp=answers(Enrolled, 404, *BODY, waiting=True), **rules)
     @for_devices
     def renew(json: RenewalWanted) -> Any:
         """Issue the device's next certificate, for a fresh key."""
@@ -128,7 +135,7 @@ def _for_devices(api: Api, ports: WebPorts, limiter: Limiter) -> None:
 
     @api.blueprint.post("/enrolment/expired")
     @limiter.limit(f"{ATTEMPTS_PER_MINUTE}/minute")
-    @api.spec.validate(resp=answers(Enrolled, 404, 415, waiting=True), **rules)
+    @api.spec.validate(resp=answers(Enrolled, 404, *BODY, waiting=True), **rules)
     @open_to_all
     def renew_expired(json: ExpiredRenewalWanted) -> Any:
         """Issue the next certificate to a device that proves the key of one that ended while it was off."""

@@ -29,7 +29,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from nightjar.coordinator.config import BrokerConfig
-from nightjar.coordinator.mqtt.sieve import sieve
+from nightjar.coordinator.mqtt.sieve import SievedSocket, sieve
 from nightjar.coordinator.rate_limits import cost_of
 from nightjar.coordinator.records.inbox import (
     BrokerConnected,
@@ -56,6 +56,8 @@ MAX_QUEUED = 60_000
 """Maximum queued messages while the broker is away: MQTT has 65,535 packet ids. More are dropped; devices ask again."""
 RECONNECT_S = (1.0, 30.0)
 """First and longest wait between connection attempts; jitter of up to the first wait is added to it."""
+BACK_FROM_FLOOD_S = 0.05
+"""The first wait where we ended the connection because of a flood: the broker is there, and others wait for us."""
 CLOSE_S = 5.0
 MAX_WAITING_BYTES = 256 * 2**20
 """Maximum bytes of unhandled messages; our mosquitto configuration has up to 156 MiB in flight to a session."""
@@ -180,8 +182,8 @@ class _Session:
         client.max_inflight_messages_set(MAX_IN_FLIGHT)
         client.max_queued_messages_set(MAX_QUEUED)
         # paho doubles its waits without jitter; a random first wait makes all of them differ.
-        first_s, longest_s = RECONNECT_S
-        client.reconnect_delay_set(first_s * (1 + random.random()), longest_s)  # type: ignore[arg-type]  # noqa: S311
+        self._first_wait_s = RECONNECT_S[0] * (1 + random.random())  # noqa: S311
+        client.reconnect_delay_set(self._first_wait_s, RECONNECT_S[1])  # type: ignore[arg-type]
         client.on_socket_open = self._on_socket_open
         client.on_socket_close = self._on_socket_close
         client.on_connect = self._on_connect
@@ -222,9 +224,11 @@ class _Session:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._gone.clear()
 
-    def _on_socket_close(self, _client: paho.Client, _userdata: Any, _connection: Any) -> None:
+    def _on_socket_close(self, client: paho.Client, _userdata: Any, connection: Any) -> None:
         with self._lock:
             self._connection += 1
+        if isinstance(connection, SievedSocket) and connection.left_flood:
+            client.reconnect_delay_set(BACK_FROM_FLOOD_S, RECONNECT_S[1])  # type: ignore[arg-type]
 
     def _on_connect(
         self, client: paho.Client, _userdata: Any, flags: paho.ConnectFlags, reason: ReasonCode, _properties: Any
@@ -232,6 +236,7 @@ class _Session:
         if reason.is_failure:
             self._refused(f"the broker refused us: {str(reason).lower()}")
             return
+        client.reconnect_delay_set(self._first_wait_s, RECONNECT_S[1])  # type: ignore[arg-type]
         self._session_kept = flags.session_present
         _, self._subscribing = client.subscribe(self._filters)
         self._swept_s = time.monotonic()

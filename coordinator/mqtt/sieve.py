@@ -21,7 +21,8 @@ READ_BYTES = 1 << 16
 LONGEST_READ_S = 0.05
 """How long one read goes on while all is dropped; then paho gets its turn to send."""
 FLOOD = 1000
-"""Messages without acknowledgement that are dropped from a connection before it is ended."""
+"""Messages without acknowledgement that are dropped from a connection within ``SHORTLY_S`` before it is ended."""
+SHORTLY_S = 1.0
 LASTS_AT_LEAST_S = 5.0
 """Age of a connection before a flood ends it, so that floods do not keep us from connecting."""
 _PUBLISH = 3
@@ -124,13 +125,17 @@ class SievedSocket(ssl.SSLSocket):
         made = super().__new__(cls, *args, **kwargs)
         made._sieve, made._kept = Sieve(cls.refuses), bytearray()
         made._between_packets = True  # of the client, where an acknowledgement may be sent
-        made._begun_s = time.monotonic()
+        made._begun_s = made._counted_from_s = time.monotonic()
+        made.left_flood = False
         return made
 
     _sieve: Sieve
     _kept: bytearray
     _between_packets: bool
     _begun_s: float
+    _counted_from_s: float
+    left_flood: bool
+    """Whether it was ended because of a flood."""
 
     def recv(self, buflen: int = READ_BYTES, flags: int = 0) -> bytes:
         """Up to so many bytes of what is not dropped.
@@ -140,7 +145,10 @@ class SievedSocket(ssl.SSLSocket):
             ConnectionResetError: a flood is to be thrown away by the broker; connect again.
         """
         now_s = time.monotonic()
+        if now_s > self._counted_from_s + SHORTLY_S:  # nothing waits behind a flood that is over
+            self._counted_from_s, self._sieve.unacknowledged = now_s, 0
         if self._sieve.unacknowledged >= FLOOD and now_s > self._begun_s + LASTS_AT_LEAST_S:
+            self.left_flood = True
             msg = "left what a flood has queued in the broker"
             raise ConnectionResetError(msg)
         until_s = now_s + LONGEST_READ_S

@@ -9,7 +9,12 @@ from msgspec import Meta
 
 from nightjar.coordinator.rounds.lease import Label
 
-Text = Annotated[str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.+-]*\Z")]
+Text = Annotated[
+    str, Meta(max_length=64, pattern=r"^[A-Za-z0-9_.+-]*\Z", description="letters, digits, '_', '.', '+', '-'")
+]
+AgentVersion = Annotated[
+    str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z", description="three numbers such as 0.2.1, or nothing")
+]
 
 
 class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,9 +26,7 @@ class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
         labels: all of which the device must have.
     """
 
-    minimum_agent_version: Annotated[str, Meta(max_length=32, pattern=r"^(\d+\.\d+\.\d+)?\Z")] = (
-        ""  # the model's own minimum
-    )
+    minimum_agent_version: AgentVersion = ""  # the model's own minimum
     emulated: bool | None = None  # who emulates phones wants them to take part
     labels: tuple[Label, ...] = ()  # open to all devices
 

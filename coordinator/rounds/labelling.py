@@ -21,7 +21,15 @@ from nightjar.coordinator.rounds.lease import MOST_LABELS, Label, Lease, joined
 from nightjar.coordinator.rounds.selection import older
 
 MOST_RULES = MOST_LABELS
-Pattern = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.+*? -]*\Z")]
+Pattern = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9_.+*? -]*\Z",
+        description="letters, digits, '_', '.', '+', '-', spaces, and '*' or '?' for any others",
+    ),
+]
 Megabytes = Annotated[int, Meta(ge=0, le=1 << 30)]
 
 

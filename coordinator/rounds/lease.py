@@ -69,7 +69,13 @@ SHARE_WINDOW = 50
 """Number of rounds recorded: about an evening of a fleet, and few enough bits for an integer of any database."""
 REFUSALS_ALLOWED = 3
 """Unusable reports before a device is barred: a bug of ours or a bad disk causes one or two."""
-Label = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_.-]{0,31}\Z")]
+Label = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9_.-]{0,31}\Z",
+        description="1 to 32 small letters, digits, '_', '.', '-', of which the first is a letter or digit",
+    ),
+]
 """A word that operators give to devices, such as ``kitchen``."""
 MOST_LABELS = 16
 """Labels of one device."""

@@ -145,7 +145,8 @@ def older(version: str, wanted: str) -> bool:
 def _took_part_too_often(lease: Lease, round_number: int, admission: Admission) -> Refusal | None:
     if admission.noised is not None:
         left = admission.minimum_separation - len([number for number in admission.noised if number >= lease.last_round])
-        detail = f"differential privacy lets it take part again after {left} more rounds"
+        more = "one more round" if left == 1 else f"{left} more rounds"
+        detail = f"differential privacy lets it take part again after {more}"
         return Refusal(RejectionReason.TOOK_PART_LATELY, detail, left) if left > 0 else None
     next_round = lease.last_round + admission.minimum_separation
     if round_number >= next_round:

@@ -6,6 +6,7 @@ no time.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from nightjar.coordinator.enrolment.claims import KeyState
 from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.storage.fleet import BLOCKED, LOST, NEVER, REVOKED
 from nightjar.coordinator.storage.tables import credentials, devices
+from nightjar.wire.identifiers import DeviceId
 
 LOST_AFTER_DAYS = 30
 """As long as retention keeps the version that a device holds: one that comes back later is of the fleet again."""
@@ -56,6 +58,11 @@ def apart(lease: Lease, lost_before_s: float, *, revoked: bool) -> str:
     if not lease.state and lease.last_seen_s <= 0:
         return NEVER
     return LOST if 0 < lease.last_seen_s < lost_before_s else ""
+
+
+def reasons_apart(leases: Iterable[Lease], lost_before_s: float, revoked: Container[DeviceId]) -> dict[DeviceId, str]:
+    """Of each device why it is not of the fleet; empty if it is."""
+    return {each.device: apart(each, lost_before_s, revoked=each.device in revoked) for each in leases}
 
 
 def lost_before(now_s: float, distrust: str) -> float:

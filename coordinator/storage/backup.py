@@ -42,11 +42,13 @@ from nightjar.coordinator.tls.authority import CURRENT, FORMER
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
 from nightjar.models.manifest import Manifest
-from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError
+from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError, rewording
 
 ROUNDS_SKIPPED = 1_000_000
 """Far more rounds than can have passed since any backup. One more number is skipped for each second since the backup's
 last round, which exceeds the rounds held since an earlier restore of the same backup."""
+
+_RESTORING = ".restoring-"
 
 
 def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bool = False) -> int:
@@ -76,7 +78,7 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
         raise ConfigError(msg)
     writing = folder.with_name(folder.name + ".writing")
     try:
-        with disk(folder):
+        with rewording(UnavailableError, str(folder), "free some space there, or give another folder"):
             shutil.rmtree(writing, ignore_errors=True)
             writing.mkdir(parents=True, mode=0o700)
             if not beside:
@@ -122,7 +124,9 @@ def restore(folder: Path, data_dir: Path, now_s: float) -> int:
         raise ConfigError(msg)
     with disk(data_dir):
         private_folder(data_dir)
-        with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as place:
+        for left in data_dir.glob(f"{_RESTORING}*"):  # by a restore that was killed
+            shutil.rmtree(left)
+        with tempfile.TemporaryDirectory(prefix=_RESTORING, dir=data_dir) as place:
             arriving = Path(place) / database_file(folder).name
             copy_sqlite(database_file(folder), arriving)
             number = _fill(data_dir, folder, _sqlite(arriving), "", now_s)

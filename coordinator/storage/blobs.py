@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -93,6 +94,22 @@ class FileBlobs:
                     status = path.stat()
                     yield StoredBlob(path.name, status.st_size, status.st_mtime)
 
+    def abandoned(self, now_s: float, age_s: float) -> dict[Path, int]:
+        """Incomplete files of writers that were killed, each with its bytes: so old that nobody writes it any more.
+
+        Raises:
+            UnavailableError: the folder cannot be read.
+        """
+        found = {}
+        with disk(self._folder):
+            for path in self._folder.glob(f"{2 * '[0-9a-f]'}/{WRITING}*"):
+                with suppress(FileNotFoundError):
+                    status = path.lstat()
+                    # One from the future was left while the clock was wrong.
+                    if stat.S_ISREG(status.st_mode) and abs(now_s - status.st_mtime) >= age_s:
+                        found[path] = status.st_size
+        return found
+
     def remove(self, sha256: str) -> None:
         """Delete a blob if it exists.
 
@@ -113,7 +130,7 @@ class FileBlobs:
         path, data = self.path(sha256), None
         with disk(path), suppress(FileNotFoundError):
             if self._is_sound(path, sha256):
-                data = read_file(path)
+                data = read_file(path, MOST_BYTES)
             elif path.exists():
                 data = b""
         return checked(sha256, data, str(self._folder))

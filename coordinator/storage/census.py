@@ -94,7 +94,7 @@ class CensusTaker:
             lost_before_s = lost_before(now_s, self._distrust())
             states = view.device_states(lost_before_s)
             holders = view.holders(now_s - LATELY_S)
-            offers = view.device_offers()
+            offers = view.device_offers(lost_before_s)
             newest = {record.version for record in view.versions(VERSIONS_NAMED)}
             fleet = view.fleet(lost_before_s)
             out = [each for each in view.releases() if each.rollout.stage in OUT]

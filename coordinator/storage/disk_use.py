@@ -38,6 +38,7 @@ class DiskForecast(msgspec.Struct, frozen=True):
     free_bytes: int
     growth_bytes_a_day: float | None = None  # None until it is known
     full_in_days: float | None = None  # None if it does not grow, or that is not known yet
+    measured_s: float | None = None  # wall-clock time of the measurement; None while the clock is not trusted
 
     @property
     def scarce(self) -> bool:
@@ -75,12 +76,26 @@ def forecast(points: Sequence[DiskPoint]) -> DiskForecast | None:
     # A clock that was wrong for a while gives times that are not in order.
     earlier = [each for each in points if LEAST_S <= last.at_s - each.at_s <= KEPT * HOUR_S]
     if not earlier:
-        return DiskForecast(last.used_bytes, last.free_bytes)
+        return DiskForecast(last.used_bytes, last.free_bytes, measured_s=last.at_s)
     first = min(earlier, key=lambda each: each.at_s)
     days = (last.at_s - first.at_s) / DAY_S
     growth = max(last.used_bytes - first.used_bytes, first.free_bytes - last.free_bytes, 0) / days
     full = last.free_bytes / growth if growth >= 1e5 else None  # a tenth of a megabyte a day is noise
-    return DiskForecast(last.used_bytes, last.free_bytes, growth, full)
+    return DiskForecast(last.used_bytes, last.free_bytes, growth, full, last.at_s)
+
+
+def forecast_of(folder: Path, points: Sequence[DiskPoint], now_s: float | None) -> DiskForecast:
+    """Measure a data folder, and say what it means together with the measurements before.
+
+    Without a trusted time, it is taken for measured when the last one was: that rather calls the growth too fast.
+
+    Raises:
+        UnavailableError: the disk does not work.
+    """
+    at_s = now_s if now_s is not None else points[-1].at_s if points else 0.0
+    found = forecast((*points, measured(folder, at_s)))
+    assert found is not None  # there is a measurement
+    return found if now_s is not None else msgspec.structs.replace(found, measured_s=None)
 
 
 def with_point(points: Sequence[DiskPoint], new: DiskPoint) -> tuple[DiskPoint, ...]:

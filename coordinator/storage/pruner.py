@@ -11,10 +11,11 @@ import structlog
 
 from nightjar.coordinator.storage.blobs import FileBlobs
 from nightjar.coordinator.storage.database import Database
-from nightjar.coordinator.storage.disk_use import DiskForecast, forecast, measured, with_point
+from nightjar.coordinator.storage.disk_use import DiskForecast, DiskPoint, forecast_of, with_point
+from nightjar.coordinator.storage.reserve import keep_reserve
 from nightjar.coordinator.storage.retention import Pruned, Retention
 from nightjar.coordinator.versions.retention_policy import RetentionPolicy
-from nightjar.wire.errors import NightjarError
+from nightjar.wire.errors import NightjarError, UnavailableError
 
 PRUNE_EVERY_S = 300.0
 """A pass takes some milliseconds if there is nothing to delete."""
@@ -50,13 +51,18 @@ class Pruner:
         self._ended = threading.Event()
         self._retention = Retention(database, artifacts, policy, lambda: self._ended.wait(PAUSE_S))
         self._thread = threading.Thread(target=self._run, name="pruner", daemon=True)
-        self._failed = ""
+        self._failed, self._no_reserve = "", ""
         self._disk: DiskForecast | None = None
 
     @property
     def disk(self) -> DiskForecast | None:
         """The newest measurement of the disk, and its growth; None before the first. Any thread may read it."""
         return self._disk
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing was deleted at the last pass; empty if it was looked for. Any thread may read it."""
+        return self._failed
 
     def start(self) -> None:
         """Start the thread; the first pass is at once."""
@@ -76,32 +82,50 @@ class Pruner:
         """
         self._keep_time()
         now_s = self._trusted_s()
-        if now_s is None:
-            return None
-        done = self._retention.prune(now_s)
-        if done.anything:
+        try:
+            done = None if now_s is None else self._retention.prune(now_s)
+        finally:
+            self._measure(now_s)  # also when nothing can be deleted: that is when a disk fills
+            self._keep_reserve()
+        if done is not None and done.anything:
             _log.info("pruned", **msgspec.structs.asdict(done))
-        self._measure(now_s)
         return done
 
-    def _measure(self, now_s: float) -> None:
-        with self._database.transaction() as view:
-            before = view.disk_points()
-        now = measured(self._data_dir, now_s)
-        self._disk = forecast((*before, now))
-        after = with_point(before, now)
+    def _keep_reserve(self) -> None:
+        try:
+            keep_reserve(self._data_dir)
+            self._no_reserve = ""
+        except UnavailableError as error:  # such as a quota: pruning works without it
+            if str(error) != self._no_reserve:
+                _log.warning("no_reserve", error=str(error))
+            self._no_reserve = str(error)
+
+    def _measure(self, now_s: float | None) -> None:
+        before: tuple[DiskPoint, ...] = ()
+        try:
+            with self._database.transaction() as view:
+                before = view.disk_points()
+        finally:  # without the database, how much is free is known all the same
+            self._disk = found = forecast_of(self._data_dir, before, now_s)
+        if now_s is None:
+            return
+        after = with_point(before, DiskPoint(now_s, found.used_bytes, found.free_bytes))
         if after != before:
             with self._database.transaction() as view:
                 view.save_disk_points(after)
 
+    def try_turn(self) -> None:
+        """Do :meth:`turn`; what goes wrong is logged once, and kept as :attr:`trouble` until a pass succeeds."""
+        try:
+            self.turn()
+            self._failed = ""
+        except NightjarError as error:
+            if str(error) != self._failed:
+                _log.warning("not_pruned", error=str(error))
+            self._failed = str(error)
+
     def _run(self) -> None:
         while True:
-            try:
-                self.turn()
-                self._failed = ""
-            except NightjarError as error:
-                if str(error) != self._failed:  # said once
-                    _log.warning("not_pruned", error=str(error))
-                self._failed = str(error)
+            self.try_turn()
             if self._ended.wait(PRUNE_EVERY_S):
                 return

@@ -235,9 +235,10 @@ class Reading(abc.ABC):
     # The fleet over time
 
     def add_sample(self, sample: Sample, keep_s: float) -> None:
-        """Store a sample, and delete samples that are more than ``keep_s`` older."""
+        """Store a sample, and delete samples that are more than ``keep_s`` older, or of a clock that was ahead."""
         row = {"at_s": sample.at_s, "body": msgspec.json.encode(sample)}
-        self._connection.execute(sa.delete(samples).where(samples.c.at_s < sample.at_s - keep_s))
+        kept = samples.c.at_s.between(sample.at_s - keep_s, sample.at_s)
+        self._connection.execute(sa.delete(samples).where(sa.not_(kept)))
         self._connection.execute(sa.insert(samples).values(row))
 
     def samples(self, since_s: float, every_s: int) -> list[Sample]:

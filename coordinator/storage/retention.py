@@ -18,7 +18,7 @@ from nightjar.coordinator.enrolment.claims import KeyState
 from nightjar.coordinator.ports import BlobStore
 from nightjar.coordinator.records.rounds import RoundSummary
 from nightjar.coordinator.rounds.round import TERMINAL
-from nightjar.coordinator.storage.blobs import FileBlobs, StoredBlob
+from nightjar.coordinator.storage.blobs import FileBlobs, StoredBlob, disk
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.tables import (
     audit,
@@ -148,13 +148,13 @@ class Retention:
             doomed = self._doomed(tx, wanted, now_s)
             referred = self._referred(tx, wanted, without=doomed)
             old_rounds = self._old_rounds(tx, wanted, now_s)
-        freed = list(self._freed(doomed, referred, now_s))
+        freed, left = list(self._freed(doomed, referred, now_s)), self._artifacts.abandoned(now_s, ORPHANED_S)
         with self._database.connection() as tx:
             many = {name: _count(tx, table, which) for name, table, which in self._old_rows(tx, now_s)}
         return Pruned(
             versions=len(doomed),
-            artifacts=len(freed),
-            artifact_bytes=sum(blob.size_bytes for blob in freed),
+            artifacts=len(freed) + len(left),
+            artifact_bytes=sum(blob.size_bytes for blob in freed) + sum(left.values()),
             rounds=len(old_rounds),
             **many,
         )
@@ -179,9 +179,12 @@ class Retention:
         wanted = self._wanted()
         with self._database.connection() as tx:
             referred = self._referred(tx, wanted, without={})
-        freed = list(self._freed(given_up, referred, now_s))
+        freed, left = list(self._freed(given_up, referred, now_s)), self._artifacts.abandoned(now_s, ORPHANED_S)
         for blob in freed:
             self._artifacts.remove(blob.sha256)
+        for path in left:
+            with disk(path):
+                path.unlink(missing_ok=True)
         gone = self._drop_rounds(old_rounds)
         many = {}
         with self._database.connection() as tx:
@@ -190,8 +193,8 @@ class Retention:
             many[name] = self._drop_rows(table, which)
         return Pruned(
             versions=len(given_up),
-            artifacts=len(freed),
-            artifact_bytes=sum(blob.size_bytes for blob in freed),
+            artifacts=len(freed) + len(left),
+            artifact_bytes=sum(blob.size_bytes for blob in freed) + sum(left.values()),
             rounds=gone,
             **many,
         )
@@ -304,18 +307,25 @@ class Retention:
         filed = sa.select(versions.c.version).where(versions.c.pruned_s.is_(None))  # others are no base any more
         yield "counted_cohorts", counted_cohorts, counted_cohorts.c.base_version.not_in(filed)
         later = credentials.alias()
+        # A later key that was never used replaces none that was: its certificate may have got lost on the way, and then
+        # the device renews late with the one that it has. Nor does one that is dated ahead, by a clock that was wrong.
         replaced = sa.exists().where(
-            later.c.device == credentials.c.device, later.c.requested_s > credentials.c.requested_s
+            later.c.device == credentials.c.device,
+            later.c.requested_s > credentials.c.requested_s,
+            later.c.requested_s <= now_s,
+            sa.or_(_was_used(later), sa.not_(_was_used(credentials))),
         )
         ended = sa.and_(credentials.c.expires_s > 0, credentials.c.expires_s < before_s)
         never = sa.and_(credentials.c.expires_s == 0, credentials.c.requested_s < before_s)
-        # The newest key of a device stays: whoever has it may renew late, or is told that it was revoked.
+        # The newest key of a device that was used stays: whoever has it may renew late, or is told that it was revoked.
         yield "credentials", credentials, sa.and_(sa.or_(ended, never), replaced)
         yield "claims", claims, claims.c.expires_s < before_s
         yield "tokens", tokens, tokens.c.expires_s < before_s
         last = tx.scalar(sa.select(sa.func.max(audit.c.number))) or 0
         since_s = now_s - DAY_S * self._policy.audit_days
-        young = tx.scalar(sa.select(sa.func.min(audit.c.number)).where(audit.c.at_s >= since_s)) or last
+        # An entry from the future was made while the clock was wrong; it must not keep all that came after it.
+        lately = audit.c.at_s.between(since_s, now_s)
+        young = tx.scalar(sa.select(sa.func.min(audit.c.number)).where(lately)) or last
         yield "audit", audit, audit.c.number < min(young, last - AUDIT_KEPT + 1)
 
     def _drop_rows(self, table: sa.Table, which: sa.ColumnElement[bool]) -> int:
@@ -350,6 +360,11 @@ def parts_of(manifest: str, artifacts: BlobStore) -> Iterator[str]:
     yield from (each.sha256 for each in parts)
     if held.bases is not None:
         yield held.bases.sha256
+
+
+def _was_used(keys: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether a key has a certificate that a device used, or that was revoked."""
+    return sa.and_(keys.c.serial != "", keys.c.standing.in_([KeyState.ACTIVE.value, KeyState.REVOKED.value]))
 
 
 def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:

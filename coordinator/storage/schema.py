@@ -55,9 +55,10 @@ def check(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         version = _version(connection)
     if version != head():
+        held = "no tables yet, or none that say their version" if version is None else f"tables of version {version}"
         msg = (
-            f"the database has tables of version {version}, this program wants {head()}; "
-            "start this program's 'nightjar-coordinator serve', which brings them up to date"
+            f"the database has {held}, this program wants {head()}; start this program's 'nightjar-coordinator serve', "
+            "which brings them up to date, or says what is wrong"
         )
         raise ConfigError(msg)
 

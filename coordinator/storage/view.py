@@ -324,11 +324,12 @@ class DatabaseView(VersionQueries, Reading):
         counted = sa.select(why, sa.func.count()).select_from(devices).group_by("why")
         return {str(row[0]): int(row[1]) for row in self._connection.execute(counted)}
 
-    def device_offers(self) -> Mapping[tuple[str, str], int]:
-        """(Task types, codecs) that a device offers -> number of devices."""
+    def device_offers(self, lost_before_s: float) -> Mapping[tuple[str, str], int]:
+        """(Task types, codecs) that a device of the fleet offers -> number of devices; argument as for ``fleet``."""
         self.flush()
         offer = (devices.c.task_types, devices.c.codecs)
-        rows = self._connection.execute(sa.select(*offer, sa.func.count()).group_by(*offer).limit(STATES_TOLD_APART))
+        ours = sa.select(*offer, sa.func.count()).where(why_apart(lost_before_s) == "").group_by(*offer)
+        rows = self._connection.execute(ours.limit(STATES_TOLD_APART))
         return {(task_types, codecs): many for task_types, codecs, many in rows}
 
     # Effects and counters

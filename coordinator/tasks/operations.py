@@ -20,7 +20,9 @@ from nightjar.coordinator.tasks.task import OVER, Task, TaskStatus
 from nightjar.models.signed_programs import SignedProgram
 from nightjar.wire.identifiers import DeviceId, Sha256
 
-Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)")]
+Reason = Annotated[
+    str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", description="a reason in one line")
+]
 """Why an operator did it: one line, kept for later readers."""
 
 

@@ -97,9 +97,7 @@ def utc(seconds: float | None) -> str:
     >>> utc(1_795_000_000.0), utc(None)
     ('2026-11-18 11:06:40', '-')
     """
-    if seconds is None:
-        return "-"
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return "-" if seconds is None else calendar_time(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock(seconds: float) -> str:
@@ -108,7 +106,18 @@ def clock(seconds: float) -> str:
     >>> clock(1_795_000_000.0)
     '11:06'
     """
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%H:%M")
+    return calendar_time(seconds).strftime("%H:%M")
+
+
+def calendar_time(seconds: float) -> datetime.datetime:
+    """A time in UTC; the last one of the calendar for one after it or for none, the first for one before 1970.
+
+    >>> calendar_time(1e300).year, calendar_time(float("nan")).year, calendar_time(-5.0).year
+    (9999, 9999, 1970)
+    """
+    latest = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
+    within = max(0.0, seconds) if seconds < latest.timestamp() else latest.timestamp()
+    return datetime.datetime.fromtimestamp(within, datetime.UTC)
 
 
 def thousands(number: float | None) -> str:

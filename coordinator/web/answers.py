@@ -15,6 +15,9 @@ from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.admission import needs
 from nightjar.wire.enrolment import EnrolmentPending
 
+BODY = (413, 415)
+"""The problems of a body: it is too large, or no JSON."""
+
 _View = TypeVar("_View", bound=Callable[..., Any])
 
 
@@ -42,7 +45,7 @@ class Api:
         self, path: str, *codes: int, role: Role = Role.OPERATOR, ok: type = docs.Changed, status: int = 200
     ) -> Callable[[_View], _View]:
         """Add a view that changes something as the JSON object says that is sent to it."""
-        return self._add("POST", path, answers(ok, *codes, 415, status=status), role, self.tag or "changing")
+        return self._add("POST", path, answers(ok, *codes, *BODY, status=status), role, self.tag or "changing")
 
     def remove(self, path: str, *codes: int, role: Role = Role.OPERATOR) -> Callable[[_View], _View]:
         """Add a view that removes something."""

@@ -7,10 +7,12 @@ documents (RFC 9457). Lists are paged: the next request passes the answer's ``ne
 from __future__ import annotations
 
 import functools
+import inspect
+import typing
 from dataclasses import replace
 from typing import Any
 
-from flask import Blueprint, Flask, abort, current_app, g
+from flask import Blueprint, Flask, abort, current_app, g, request
 from flask_limiter import Limiter
 from spectree import SecurityScheme, SpecTree
 from spectree.model_adapter import get_msgspec_model_adapter
@@ -20,7 +22,7 @@ from nightjar.coordinator.access import ANYBODY, Caller, Role, new_token
 from nightjar.coordinator.enrolment.routes import add_enrolment
 from nightjar.coordinator.rounds.labelling import LabelRule
 from nightjar.coordinator.rounds.lease import Lease
-from nightjar.coordinator.storage.apart import apart, lost_before
+from nightjar.coordinator.storage.apart import lost_before, reasons_apart
 from nightjar.coordinator.tasks.operations import BlockDevice, DropLabelRule, LabelDevice, SetLabelRule, UnblockDevice
 from nightjar.coordinator.tasks.schedule import DAY_S
 from nightjar.coordinator.views.rows import (
@@ -37,12 +39,12 @@ from nightjar.coordinator.web import ROOT, request_parsing
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.admission import client_network, problem
 from nightjar.coordinator.web.answers import Api
-from nightjar.coordinator.web.driver_calls import change
-from nightjar.coordinator.web.driver_calls import label as give_labels
+from nightjar.coordinator.web.driver_calls import change, operate_on_known
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.coordinator.web.release_routes import add_release_routes
 from nightjar.coordinator.web.task_routes import add_task_routes
 from nightjar.coordinator.web.version_routes import add_version_routes
+from nightjar.host.value_faults import fault_in_words
 from nightjar.wire.identifiers import DeviceId
 
 CHANGES_PER_MINUTE = 60
@@ -109,7 +111,11 @@ def _who_counts() -> str:
 
 def _explain_invalid(_request: object, _response: object, error: Exception | None, *_: object) -> None:
     if error is not None:
-        abort(problem(422, str(error).replace("`", "'")))
+        view = inspect.unwrap(current_app.view_functions[request.endpoint or ""])
+        wanted = typing.get_type_hints(view, include_extras=True)
+        asked = "json" in wanted
+        sent = request.get_json(silent=True) if asked else request.args
+        abort(problem(422, fault_in_words(error, wanted["json"] if asked else wanted.get("query"), sent)))
 
 
 # Looking
@@ -143,7 +149,7 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
     def why_apart(leases: list[Lease]) -> dict[DeviceId, str]:
         names, before_s = [each.device for each in leases], lost_before(ports.clock.now_s(), ports.distrust())
         gone: frozenset[DeviceId] = frozenset() if ports.issuer is None else ports.issuer.register.revoked(names)
-        return {each.device: apart(each, before_s, revoked=each.device in gone) for each in leases}
+        return reasons_apart(leases, before_s, gone)
 
     @api.look("/devices", docs.DeviceList)
     def devices(query: docs.DevicesAsked) -> docs.DeviceList:
@@ -178,8 +184,8 @@ def _add_reading(api: Api, ports: WebPorts) -> None:
 def _add_changing(api: Api, ports: WebPorts) -> None:
     @api.change("/devices/<name>/block", 404)
     def block(name: str, json: docs.ReasonBody) -> docs.Changed:
-        """Block a device; it need not be known yet."""
-        return change(ports, BlockDevice(request_parsing.device(name), json.reason))
+        """Block a device; it was heard of, has a key, or is named by a claim."""
+        return docs.Changed(operate_on_known(ports, BlockDevice(request_parsing.device(name), json.reason)))
 
     @api.change("/devices/<name>/unblock", 404)
     def unblock(name: str, json: docs.EmptyBody) -> docs.Changed:  # noqa: ARG001 - checked to be empty
@@ -189,7 +195,7 @@ def _add_changing(api: Api, ports: WebPorts) -> None:
     @api.change("/devices/<name>/labels", 404, 409)
     def label(name: str, json: docs.LabelsWanted) -> docs.Changed:
         """Give labels to a device, and take others away; it was heard of, has a key, or is named by a claim."""
-        return docs.Changed(give_labels(ports, LabelDevice(request_parsing.device(name), json.add, json.remove)))
+        return docs.Changed(operate_on_known(ports, LabelDevice(request_parsing.device(name), json.add, json.remove)))
 
     @api.look("/label-rules", docs.LabelRules)
     def label_rules() -> docs.LabelRules:

@@ -22,7 +22,7 @@ from nightjar.coordinator.storage.census import FRESH_S, CensusTaker
 from nightjar.coordinator.storage.release_metadata import MOST_METADATA_BYTES, PublishedReleases, ReleaseMetadata
 from nightjar.coordinator.versions.releases import order_of
 from nightjar.coordinator.web import ROOT, metrics
-from nightjar.coordinator.web.admission import add_admission, is_ours, problem, wants_page
+from nightjar.coordinator.web.admission import MOST_BODY_BYTES, add_admission, is_ours, problem, wants_page
 from nightjar.coordinator.web.api import add_api
 from nightjar.coordinator.web.live import Pulse
 from nightjar.coordinator.web.pages import add_pages
@@ -138,6 +138,8 @@ def create_app(ports: WebPorts, fresh_s: float = FRESH_S) -> Flask:
     @app.errorhandler(HTTPException)
     def explain(error: HTTPException) -> Response:
         code, detail = error.code or 500, error.description or ""
+        if code == 413:
+            detail = f"the body is too large; at most {MOST_BODY_BYTES:,} bytes are taken"
         if request.path.startswith(ROOT):
             return problem(code, detail)
         if error.response is not None:

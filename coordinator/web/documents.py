@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nightjar.coordinator.access import Role
+from nightjar.coordinator.access import Role, TokenDays, TokenName
 from nightjar.coordinator.rounds.labelling import LabelRule
 from nightjar.coordinator.rounds.lease import Label
 from nightjar.coordinator.storage.baselines import Compared
@@ -19,8 +19,6 @@ from nightjar.models.signed_programs import SignedProgram
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 53)]
-TokenName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$(?!\n)")]
-Days = Annotated[float, Meta(gt=0, le=3650)]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -100,7 +98,7 @@ class TaskWanted(TaskSettings, frozen=True, kw_only=True):
     its program by the owner of the devices, if they need some.
     """
 
-    manifest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")] | None = None
+    manifest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", description="64 hexadecimal digits")] | None = None
     signed: SignedProgram | None = None
 
 
@@ -146,7 +144,7 @@ class TokenWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: TokenName
     role: Role
-    days: Days = 90.0
+    days: TokenDays = 90.0
 
 
 class TokenView(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import queue
 from flask import abort, g
 
 from nightjar.coordinator.records.inbox import Operated
-from nightjar.coordinator.tasks.operations import LabelDevice, Operation, OperationRefused
+from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, Operation, OperationRefused
 from nightjar.coordinator.web import ANSWER_TIMEOUT_S
 from nightjar.coordinator.web import documents as docs
 from nightjar.coordinator.web.ports import WebPorts
@@ -30,13 +30,14 @@ def operate(ports: WebPorts, operation: Operation) -> bool:
     return changed
 
 
-def label(ports: WebPorts, wanted: LabelDevice) -> bool:
-    """Change the labels of a device; False if nothing had to change.
+def operate_on_known(ports: WebPorts, wanted: LabelDevice | BlockDevice) -> bool:
+    """Change something of a device; False if nothing had to change.
 
     The device was heard of, has a key, or a claim names it.
 
     Raises:
-        HTTPException: 404, if there is no such device: a mistyped name must not make one; and as :func:`operate`.
+        HTTPException: 404, if there is no such device: with a mistyped name, the one that was meant would go on; and as
+            :func:`operate`.
     """
     with ports.repository.transaction() as view:
         known = view.lease(wanted.device) is not None

@@ -37,6 +37,7 @@ class WebPorts:
     not_enforced: Callable[[], list[str]] = list  # returns what the broker should have refused but did not
     distrust: Callable[[], str] = str  # returns why the machine's clock is not trusted; empty if it is
     disk: Callable[[], DiskForecast | None] = lambda: None  # returns how full the leader's disk is; None if unknown
+    not_pruned: Callable[[], str] = str  # returns why what is not needed cannot be deleted; empty if it can
     issuer: CertificateIssuer | None = None  # issues certificates to devices; None without TLS
     local_user: Callable[[Mapping[str, Any]], bool] = lambda _environ: True  # whether this user's process asks
     limits: DeviceRateLimits | None = None  # of requests by devices; None without limits
@@ -45,7 +46,8 @@ class WebPorts:
         """What a person should see to before it becomes a trouble, in words."""
         disk, distrust = self.disk(), self.distrust()
         full = [] if disk is None or not disk.scarce else [f"the disk fills: {disk.in_words()}"]
-        return full + ([f"the clock is not trusted: {distrust}"] if distrust else [])
+        kept = [f"what nobody needs any more is not deleted: {why}"] if (why := self.not_pruned()) else []
+        return full + kept + ([f"the clock is not trusted: {distrust}"] if distrust else [])
 
     @property
     def public_reading(self) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from flask import abort, request
 
 from nightjar.coordinator.rounds.lease import Label
+from nightjar.host.value_faults import fault_in_words
 from nightjar.wire.errors import RemoteProtocolError
 from nightjar.wire.identifiers import DeviceId, device_id
 
@@ -17,7 +18,14 @@ PAGE = 50
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
-Labels = Annotated[str, msgspec.Meta(max_length=560, pattern=r"^[a-z0-9_. -]*\Z")]
+Labels = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=560,
+        pattern=r"^[a-z0-9_. -]*\Z",
+        description="labels of small letters, digits, '_', '.', '-', with spaces between them",
+    ),
+]
 """Labels in a form, separated by spaces."""
 CONFIRMATION = "sure"
 """The tick in a form for what cannot be undone; other forms may have it, too."""
@@ -84,4 +92,4 @@ def _checked(values: dict[str, str], wanted: type[Asked]) -> Asked:
     try:
         return msgspec.convert(values, wanted, strict=False)
     except msgspec.ValidationError as error:
-        abort(422, str(error).replace("`", "'"))
+        abort(422, fault_in_words(error, wanted, values))

@@ -176,5 +176,5 @@ def _drain(server: Any) -> None:
 
 def _is_busy(channel: Any) -> bool:
     """Whether a request is being answered, is still arriving, or is expected on a new connection."""
-    fresh = channel.last_activity == channel.creation_time and time.time() - channel.creation_time < FRESH_S  # noqa: TID251 - waitress' clock
+    fresh = channel.last_activity == channel.creation_time and time.monotonic() - channel.creation_time < FRESH_S
     return bool(channel.requests or channel.request or channel.total_outbufs_len or fresh)

@@ -15,6 +15,7 @@ from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.answers import Api
 from nightjar.coordinator.web.driver_calls import change, operate
 from nightjar.coordinator.web.ports import WebPorts
+from nightjar.host.value_faults import did_you_mean
 from nightjar.wire.identifiers import Sha256
 
 
@@ -44,7 +45,7 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
         """Create a task; its first round opens as soon as its schedule allows."""
         unknown = _unknown(request.get_json(), msgspec.to_builtins(json))
         if unknown:
-            abort(422, f"there are no such settings: {', '.join(unknown)[:500]}")
+            abort(422, f"there are no such settings: {'; '.join(unknown)[:500]}")
         settings = TaskSettings(**{name: getattr(json, name) for name in TaskSettings.__struct_fields__})
         manifest = None if json.manifest is None else Sha256(json.manifest)
         changed = operate(ports, CreateTask(settings, manifest, json.signed))
@@ -70,8 +71,16 @@ def add_task_routes(api: Api, ports: WebPorts) -> None:
 
 
 def _unknown(given: dict[str, Any], known: dict[str, Any], where: str = "") -> list[str]:
-    """Names of unknown settings; if one were silently ignored, the caller would believe that it applies."""
-    names = [where + name for name in given if name not in known]
+    """Names of unknown settings; if one were silently ignored, the caller would believe that it applies.
+
+    >>> _unknown({"gaol": 2, "plan": {"x": 1}}, {"goal": 2, "plan": {"epochs": 1}})
+    ["gaol (did you mean 'goal'?)", 'plan.x (expected one of epochs)']
+    """
+    names = [
+        where + name + (f" ({hint.removeprefix('; ')})" if (hint := did_you_mean(name, list(known))) else "")
+        for name in given
+        if name not in known
+    ]
     for name, value in given.items():
         if isinstance(value, dict) and isinstance(known.get(name), dict):
             names += _unknown(value, known[name], f"{where}{name}.")

@@ -7,7 +7,10 @@ while it is off, if that is trusted.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 HOUR_S, HOURS = 3600.0, 25
@@ -28,7 +31,7 @@ class CardBudget(msgspec.Struct, frozen=True):
         passed_s: seconds of the current hour that have passed.
     """
 
-    hours: tuple[int, ...] = (0,)
+    hours: Annotated[tuple[int, ...], Meta(min_length=1)] = (0,)
     passed_s: float = 0.0
 
 

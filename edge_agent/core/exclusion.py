@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightjar.edge_agent.core import spelt_secrets
+from nightjar.edge_agent.core import named_secrets, spelt_secrets
 
 
 class Secret(enum.Enum):
@@ -114,7 +114,7 @@ def _secret_in(text: str, forbidden: Sequence[str]) -> Secret | None:
         return Secret.LONG_NUMBER
     if spelt_secrets.is_seed_phrase(text):
         return Secret.SEED_PHRASE
-    return Secret.NAMED if spelt_secrets.follows_its_name(without_links) else None
+    return Secret.NAMED if named_secrets.follows_its_name(without_links) else None
 
 
 def passes_luhn(digits: str) -> bool:

@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     path = settings_path(os.environ, Path.home())
     settings, faults = read_settings(path)
     for fault in faults:
-        _failed(f"{path}: {fault}; the default stays")
+        _failed(f"{path}: {fault}; the default stays{'' if settings.keep else ', and nothing is kept'}")
     try:
         serve(settings, socket_path(os.environ, Path.home(), settings))
     except NoIBusError as error:

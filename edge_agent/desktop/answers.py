@@ -23,10 +23,16 @@ def words_in(number: int, answer: Mapping[str, Any] | None) -> WordsSuggested:
     if answer is None or not isinstance(found := answer.get("words"), list):
         return nothing
     prefix, takes = answer.get("prefix"), answer.get("space_takes")
-    if not isinstance(prefix, str) or not isinstance(takes, bool):
+    if not isinstance(prefix, str) or not isinstance(takes, bool) or not _is_beginning(prefix):
         return nothing
     words = tuple(word for word in found[:MOST_WORDS] if _is_word(word))
-    return WordsSuggested(number, words, prefix, takes and len(words) > 0)
+    corrects = words != () and words[0] == found[0] != prefix
+    return WordsSuggested(number, words, prefix, takes and corrects)
+
+
+def _is_beginning(prefix: str) -> bool:
+    """Whether it is at most one word: a chosen word takes its place."""
+    return len(prefix) <= MOST_WORD_CHARACTERS and not any(map(str.isspace, prefix))
 
 
 def _is_word(word: object) -> bool:

@@ -20,6 +20,8 @@ from nightjar.edge_agent.desktop.answers import paused_in, words_in  # noqa: E40
 from nightjar.edge_agent.desktop.component import BUS_NAME, ENGINE  # noqa: E402
 from nightjar.edge_agent.desktop.fields import program_of  # noqa: E402
 from nightjar.edge_agent.desktop.known_field import TypingState  # noqa: E402
+from nightjar.edge_agent.desktop.programs import PROMPTS  # noqa: E402
+from nightjar.edge_agent.desktop.running_programs import any_runs  # noqa: E402
 from nightjar.edge_agent.desktop.settings import DesktopSettings  # noqa: E402
 from nightjar.edge_agent.desktop.suggester_line import SuggesterLine  # noqa: E402
 from nightjar.edge_agent.desktop.typing_events import (  # noqa: E402
@@ -43,6 +45,8 @@ from nightjar.edge_agent.desktop.typing_events import (  # noqa: E402
 from nightjar.edge_agent.desktop.typing_state import step  # noqa: E402
 
 PATH = "/org/freedesktop/IBus/Engine/Nightjar"
+ASK_AGAIN_S = 1.0
+"""How soon a suggester that did not answer yet is asked again, at a key."""
 _MASK = IBus.ModifierType
 _MODIFIERS = (
     ("Alt", _MASK.MOD1_MASK),
@@ -87,6 +91,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
             connection=connection, object_path=path, engine_name=ENGINE, **({"has_focus_id": True} if named else {})
         )
         self._state = TypingState(settings)
+        self._unlearned = (settings.secret_programs | settings.never_learned) - PROMPTS
         self._table = IBus.LookupTable.new(settings.candidates, 0, False, False)
         self._table.set_orientation(IBus.Orientation.HORIZONTAL)
         # Complete, also where IBus has defaults: it cannot send a property without a label of each kind.
@@ -106,8 +111,8 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         self._properties.append(self._switch)
         # Words do not wait for what takes its time, such as keeping a message.
         self._words, self._rest = words, rest
-        self._destroyed = self._wanted = False
-        self._changed_s = 0.0
+        self._destroyed = self._wanted = self._told_once = False
+        self._changed_s = self._asked_s = 0.0
 
     # --- to the core and back ---
 
@@ -153,6 +158,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
 
     def _told(self, answer: dict[str, Any] | None) -> None:
         paused = paused_in(answer)
+        self._told_once = self._told_once or paused is not None
         if paused is not None:
             self._answered(PauseTold(paused))
 
@@ -191,8 +197,12 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
 
     def _entered(self, program: str) -> None:
         self._wanted = False
-        self.take(FieldEntered(program))
+        self.take(FieldEntered(program, doubtful=not program and any_runs(self._unlearned)))
         self.register_properties(self._properties)
+        self._ask_paused()
+
+    def _ask_paused(self) -> None:
+        self._asked_s = time.monotonic()
         self._rest.ask({"do": "status"}, self._told)
 
     def do_focus_out(self) -> None:
@@ -233,7 +243,7 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         """IBus's: the switch was used."""
         if name == "pause":
             paused = state == IBus.PropState.CHECKED
-            self.take(PauseTold(paused))
+            self.take(PauseTold(paused, chosen=True))
             self._rest.ask({"do": "pause", "paused": paused}, self._told)
 
     def do_process_key_event(self, value: int, _code: int, modifiers: int) -> bool:
@@ -244,6 +254,8 @@ class NightjarEngine(IBus.Engine):  # type: ignore[misc]
         if name in _LOCKS or name.rpartition("_")[0] in _ALONE:
             return False
         self._changed_s = time.monotonic()
+        if not self._told_once and self._changed_s - self._asked_s > ASK_AGAIN_S:
+            self._ask_paused()  # the agent had not started yet
         if not self._wanted:
             self._wanted = True
             # Not before: a program that has no text field ready would be taken for one that shows no text.

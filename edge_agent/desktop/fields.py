@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from nightjar.edge_agent.desktop.settings import DesktopSettings
+from nightjar.edge_agent.desktop.settings import DesktopSettings, program_named
 
-# IBusInputPurpose and IBusInputHints, ibustypes.h of IBus 1.5.
+# IBusInputPurpose and IBusInputHints, ibustypes.h of IBus 1.5; hidden text since 1.5.34, from Wayland's programs.
 DIGITS, NUMBER, PHONE, URL, EMAIL, PASSWORD, PIN, TERMINAL = 2, 3, 4, 5, 6, 8, 9, 10
-PRIVATE_HINT = 1 << 11
+PRIVATE_HINT, HIDDEN_TEXT_HINT = 1 << 11, 1 << 12
 _SECRET = frozenset({PASSWORD, PIN})
+_SECRET_HINTS = PRIVATE_HINT | HIDDEN_TEXT_HINT
 _NO_WORDS = frozenset({DIGITS, NUMBER, PHONE})
 _NOT_KEPT = frozenset({URL, EMAIL})
 
@@ -42,12 +43,14 @@ class Field:
         purpose: IBus's number of what is typed there.
         hints: IBus's bits.
         surrounding: whether the program shows the text before the cursor.
+        doubtful: whether it may be a program that is never learned from: it is not named, and such a one runs.
     """
 
     program: str = FAKE
     purpose: int = 0
     hints: int = 0
     surrounding: bool = False
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def program_of(client: str) -> str:
     if toolkit in (FAKE, X_PROTOCOL):
         return toolkit
     if name:
-        return name.rpartition("/")[2]
+        return program_named(name)
     return toolkit if toolkit == "gnome-shell" else ""
 
 
@@ -88,13 +91,14 @@ def allowed_in(field: Field, settings: DesktopSettings) -> Allowed:
     Allowed(offer=<Offer.ALWAYS: 3>, keep=True, echo=False)
     """
     program = field.program
-    if program == FAKE or field.purpose in _SECRET or field.hints & PRIVATE_HINT or program in settings.secret_programs:
+    names = {program, program.rpartition(".")[2]}  # org.keepassxc.keepassxc
+    if program == FAKE or field.purpose in _SECRET or field.hints & _SECRET_HINTS or names & settings.secret_programs:
         return NOTHING
     if field.purpose in _NO_WORDS:
         return NOTHING
-    if field.purpose == TERMINAL or program == X_PROTOCOL or program in settings.terminals:
+    if field.purpose == TERMINAL or program == X_PROTOCOL or names & settings.terminals:
         return Allowed(Offer.ON_REQUEST, keep=False)
     if not field.surrounding:
-        return Allowed(Offer.ALWAYS if program in settings.without_echo else Offer.ON_REQUEST, keep=False)
-    keep = field.purpose not in _NOT_KEPT and program not in settings.never_learned
-    return Allowed(Offer.ALWAYS, keep, echo=not program)
+        return Allowed(Offer.ALWAYS if names & settings.without_echo else Offer.ON_REQUEST, keep=False)
+    kept = settings.keep and not field.doubtful and not names & settings.never_learned
+    return Allowed(Offer.ALWAYS, kept and field.purpose not in _NOT_KEPT, echo=not program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 TERMINALS = frozenset(
     [
         "alacritty",
+        "blackbox",
         "cool-retro-term",
         "deepin-terminal",
         "foot",
@@ -12,11 +13,14 @@ TERMINALS = frozenset(
         "gnome-terminal",
         "gnome-terminal-server",
         "guake",
+        "io.elementary.terminal",
         "kgx",
         "kitty",
         "konsole",
         "lxterminal",
         "mate-terminal",
+        "org.gnome.console",
+        "org.gnome.terminal",
         "ptyxis",
         "qterminal",
         "rxvt",
@@ -37,13 +41,48 @@ TERMINALS = frozenset(
 )
 """Terminals: a prompt may ask for a password, and nobody can tell."""
 
-SECRET_PROGRAMS = frozenset(
+PROMPTS = frozenset(
+    [
+        "gcr-prompter",
+        "gnome-keyring-prompter",
+        "gnome-ssh-askpass",
+        "gnome-ssh-askpass3",
+        "gtklock",
+        "kdesu",
+        "kscreenlocker_greet",
+        "ksshaskpass",
+        "kwalletd5",
+        "kwalletd6",
+        "lxpolkit",
+        "lxqt-openssh-askpass",
+        "lxqt-policykit-agent",
+        "lxqt-sudo",
+        "mate-polkit",
+        "pinentry",
+        "pinentry-fltk",
+        "pinentry-gnome3",
+        "pinentry-gtk-2",
+        "pinentry-kwallet",
+        "pinentry-qt",
+        "pinentry-qt5",
+        "pinentry-qt6",
+        "polkit-gnome-authentication-agent-1",
+        "polkit-kde-authentication-agent-1",
+        "polkit-mate-authentication-agent-1",
+        "ssh-askpass",
+        "swaylock",
+        "x11-ssh-askpass",
+        "xfce-polkit",
+    ]
+)
+"""Programs that ask for a password and nothing else, and do not show it; some of them run all the time."""
+
+SECRET_PROGRAMS = PROMPTS | frozenset(
     [
         "1password",
         "bitwarden",
+        "com.bitwarden.desktop",
         "enpass",
-        "gcr-prompter",
-        "gnome-keyring-prompter",
         "gnome-secrets",
         "gpa",
         "keepass",
@@ -51,39 +90,31 @@ SECRET_PROGRAMS = frozenset(
         "keepassxc",
         "kgpg",
         "kleopatra",
-        "kwalletd5",
-        "kwalletd6",
         "kwalletmanager",
         "kwalletmanager5",
-        "lxpolkit",
-        "lxqt-policykit-agent",
-        "mate-polkit",
+        "onepassword",
+        "org.gnome.seahorse.application",
         "passwordsafe",
-        "pinentry",
-        "pinentry-gnome3",
-        "pinentry-gtk-2",
-        "pinentry-qt",
-        "pinentry-qt5",
-        "polkit-gnome-authentication-agent-1",
-        "polkit-mate-authentication-agent-1",
         "proton-pass",
         "qtpass",
         "seahorse",
         "secrets",
-        "ssh-askpass",
-        "swaylock",
-        "xfce-polkit",
     ]
 )
 """Programs that are there for secrets."""
 
 NEVER_LEARNED = frozenset(
     [
+        "firefox.real",
         "gnome-connections",
         "krdc",
+        "mullvad browser",
+        "mullvad-browser",
+        "mullvadbrowser.real",
         "onboard",
         "org.gnome.connections",
         "remmina",
+        "tor browser",
         "tor-browser",
         "torbrowser",
         "vinagre",

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldEntered:
-    """The cursor came into a field of a program, of which more may be known later."""
+    """The cursor came into a field of a program, of which more may be known later.
+
+    Attributes:
+        doubtful: as of :class:`nightjar.edge_agent.desktop.fields.Field`.
+    """
 
     program: str
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,14 @@ class CandidateTouched:
 
 @dataclass(frozen=True, slots=True)
 class PauseTold:
-    """The suggester, or the switch of the panel, says whether everything is paused."""
+    """The suggester, or the switch of the panel, says whether everything is paused.
+
+    Attributes:
+        chosen: the person used the switch.
+    """
 
     paused: bool
+    chosen: bool = False
 
 
 TypingEvent = (

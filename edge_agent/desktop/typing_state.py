@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from nightjar.edge_agent.desktop.fields import FAKE, Offer
 from nightjar.edge_agent.desktop.known_field import Candidates, TypingState
+from nightjar.edge_agent.desktop.settings import combination
 from nightjar.edge_agent.desktop.typing_events import (
     AskWords,
     CandidateTouched,
@@ -63,15 +64,16 @@ Step = tuple[TypingState, Effects]
 def step(state: TypingState, event: TypingEvent) -> Step:
     """The next state, and what is to be done, in this order."""
     match event:
-        case FieldEntered(program):
+        case FieldEntered(program, doubtful):
             state, effects = _leave(state)
-            return replace(state, field=replace(state.field, program=program), place=None), effects
+            entered = replace(state.field, program=program, doubtful=doubtful)
+            return replace(state, field=entered, place=None, masked=False, echoed=False), effects
         case FieldDescribed():
             return _described(state, event)
         case FieldLeft():
             state, effects = _leave(state)
             # IBus tells an engine what has changed since it told it last, whichever field that was.
-            return replace(state, field=replace(state.field, program=FAKE)), effects
+            return replace(state, field=replace(state.field, program=FAKE), masked=False, echoed=False), effects
         case TextShown():
             return _text_shown(state, event)
         case CursorMoved():
@@ -82,11 +84,18 @@ def step(state: TypingState, event: TypingEvent) -> Step:
             return _suggested(state, event)
         case CandidateTouched(place):
             return _touched(state, place)
-        case PauseTold(paused):
-            if paused == state.paused:
-                return state, ()
-            state, hidden = _hidden(replace(state, paused=paused))
-            return _forgotten(state), hidden
+        case PauseTold(paused, chosen):
+            return _pause_told(state, paused, chosen=chosen)
+
+
+def _pause_told(state: TypingState, paused: bool, *, chosen: bool) -> Step:
+    if state.pause_unheard and not paused and not chosen:
+        return state, ()  # only the person goes on
+    state = replace(state, pause_unheard=paused and chosen)
+    if paused == state.paused:
+        return state, ()
+    state, hidden = _hidden(replace(state, paused=paused))
+    return _forgotten(state), hidden
 
 
 def _leave(state: TypingState) -> Step:
@@ -114,7 +123,11 @@ def _kept(state: TypingState, *, cut: bool = False) -> Effects:
     """What becomes of the run at its end; ``cut`` says that the cursor left it in the middle."""
     if state.paused or not state.allowed.keep or not (state.whole and state.echoes):
         return ()
-    run = state.shown[state.run_from :]
+    before, run = state.shown[: state.run_from], state.shown[state.run_from :]
+    if before.rpartition("\n")[2].strip() and state.allowed.echo:
+        return ()  # such a program tells nothing of a password whose beginning it did not show
+    if before and not before[-1].isspace():
+        run = run[len(run.split(maxsplit=1)[0]) :] if run and not run[0].isspace() else run  # the end of a word
     if cut:
         run = run.rpartition(" ")[0]
         if len(run.split()) < LEAST_WORDS:
@@ -135,7 +148,7 @@ def _described(state: TypingState, said: FieldDescribed) -> Step:
     before, state = state.allowed, replace(state, field=field)
     if state.allowed == before:
         return state, ()
-    state, hidden = _hidden(state)
+    state, hidden = _hidden(replace(state, echoed=False))
     return _forgotten(state), hidden  # what was typed before its kind was known is not kept
 
 
@@ -154,21 +167,35 @@ def _text_shown(state: TypingState, now: TextShown) -> Step:
             return _moved(state, before)
         return _hidden(state) if now.selected else (state, ())
     fits = [at for at, text in enumerate(state.pending) if _fits(state, before, text)]
+    if not fits and _is_mask(before, state.pending):
+        state, hidden = _hidden(state)
+        return replace(_forgotten(state), masked=True), hidden
     if not fits:
         return _moved(state, before)
     place, entered = fits[0] if state.whole else fits[-1], not state.whole
     expected = state.pending[place]
+    silent = not state.echoes
     added = "" if state.whole else before.removesuffix(expected)
     typed = len(expected) > state.run_from
     state = replace(
         state, text=added + state.text, whole=True, run_from=state.run_from + len(added), shown=added + expected,
         pending=tuple(added + each for each in state.pending[place + 1 :]), echoes=state.echoes or typed,
+        echoed=state.echoed or typed,
     )  # fmt: skip
     if state.replaces is not None and not state.pending and not now.selected:
         return _proved(state, *state.replaces)
+    if silent and state.echoes:
+        return _offered(state)
     if state.waiting or state.visible:
         return _offered(state) if added else (state, ())  # with what stands before
     return _offered_in_empty(state) if entered else (state, ())
+
+
+def _is_mask(before: str, pending: tuple[str, ...]) -> bool:
+    """Whether a program shows one sign for each typed character, a letter or figure too, as a password field does."""
+    sign = before[-1:]
+    typed = any(len(text) == len(before) and text[-1:].isalnum() for text in pending)
+    return typed and before == len(before) * sign and not (sign.isalnum() or sign.isspace())
 
 
 def _fits(state: TypingState, before: str, expected: str) -> bool:
@@ -247,14 +274,14 @@ def _typed(state: TypingState, text: str) -> TypingState:
 
 
 def _key(state: TypingState, key: KeyPressed) -> Step:
-    name = _combination("+".join((*key.modifiers, key.name)))
-    if name == _combination(state.settings.pause_key):
+    name = combination("+".join((*key.modifiers, key.name)))
+    if name == combination(state.settings.pause_key):
         paused = not state.paused
-        state, hidden = _hidden(replace(state, paused=paused))
+        state, hidden = _hidden(replace(state, paused=paused, pause_unheard=paused))
         return _forgotten(state), (*hidden, PauseEverything(paused), ConsumeKey())
     if state.paused or state.allowed.offer is Offer.NEVER:
         return state, ()
-    if name == _combination(state.settings.ask_key):
+    if name == combination(state.settings.ask_key):
         state, asked = _asked(replace(state, requested=True))
         return state, (*asked, ConsumeKey())
     if (place := _chosen_by(state, key)) is not None:
@@ -284,11 +311,6 @@ def _key(state: TypingState, key: KeyPressed) -> Step:
     return _elsewhere(state)
 
 
-def _combination(keys: str) -> str:
-    *modifiers, name = keys.lower().split("+")
-    return "+".join((*sorted(modifiers), name))
-
-
 def _shortcut(key: KeyPressed) -> bool:
     return any(modifier != "Shift" for modifier in key.modifiers)
 
@@ -304,6 +326,7 @@ def _backspace(state: TypingState) -> Step:
     if state.undo is not None and state.confirmed and state.text.endswith(state.undo[0]):
         inserted, original = state.undo
         change = ReplaceText(len(inserted), original)
+        state = replace(state, left=state.left | {original[:-1].lower()})
         return _replaced(state, change), (change, ConsumeKey())
     if not state.text:
         return _elsewhere(state)
@@ -332,10 +355,10 @@ def _character(state: TypingState, character: str) -> Step:
 def _offered(state: TypingState) -> Step:
     """Ask for the words of the text as it is now, or hide those of before."""
     allowed = state.allowed
-    shown_late = state.shows and not state.echoes and (state.unseen > 1 or allowed.echo)
+    silent = state.shows and not state.echoes and (state.unseen > state.echoed or allowed.echo)
     inside = state.following.isalnum()
     bare = not state.text or state.text[-1].isspace() or state.owed
-    if allowed.offer is Offer.ALWAYS and not (shown_late or inside or (bare and not state.settings.next_words)):
+    if allowed.offer is Offer.ALWAYS and not (silent or inside or (bare and not state.settings.next_words)):
         return _asked(state)
     return _hidden(state)
 
@@ -368,7 +391,8 @@ def _suggested(state: TypingState, found: WordsSuggested) -> Step:
     )[: state.settings.candidates]
     if not words:
         return _hidden(state)
-    correction = found.words[0] if found.takes and state.shows else ""
+    corrects = found.takes and state.shows and found.prefix.lower() not in state.left
+    correction = found.words[0] if corrects else ""
     state = replace(state, waiting=False, candidates=Candidates(words, found.prefix, correction), visible=True)
     return state, (ShowCandidates(words),)
 

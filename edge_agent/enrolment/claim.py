@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nightjar.host.files import overwrite_file, sync_folder
+from nightjar.host.files import overwrite_file, read_file, sync_folder
 from nightjar.wire.errors import ConfigError
 
 MOST_BYTES = 16 * 1024
@@ -38,10 +38,10 @@ def read_claim(path: Path) -> ClaimFile:
         ConfigError: there is no such file, or it is not a claim file.
     """
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MOST_BYTES), type=ClaimFile)
+        return msgspec.json.decode(read_file(path, MOST_BYTES), type=ClaimFile)
     except OSError as error:
-        msg = f"there is no claim to read at {path}: {error.strerror or error}; was it wiped after enrolling?"
+        wiped = "; was it wiped after enrolling?" if isinstance(error, FileNotFoundError) else ""
+        msg = f"there is no claim to read at {path}: {error.strerror or error}{wiped}"
         raise ConfigError(msg) from error
     except msgspec.MsgspecError as error:
         # The error names a field but never its content.
@@ -59,7 +59,7 @@ def wipe_claim(path: Path, claim: str) -> bool:
         ConfigError: the file cannot be written.
     """
     try:
-        held = path.read_bytes()
+        held = read_file(path)
         if claim.encode() not in held:
             return False
         overwrite_file(path, held.replace(claim.encode(), b"x" * len(claim.encode())))

@@ -29,6 +29,7 @@ from nightjar.edge_agent.enrolment.identity import (
     tls_context,
     trusting,
 )
+from nightjar.edge_agent.shell.http import reason_of
 from nightjar.host.trusted_time import in_utc
 from nightjar.wire.enrolment import (
     COORDINATOR_NAME,
@@ -292,7 +293,7 @@ def _ask(context: ssl.SSLContext, method: str, url: str, body: _Wanted | None = 
             status, data = answer.status, answer.read(MOST_ANSWER_BYTES)
             answer.close()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            msg = f"the coordinator at {url} does not answer: {error}"
+            msg = f"the coordinator at {url} does not answer: {reason_of(error)}"
             raise UnavailableError(msg) from error
     if status == 202:
         msg = "the coordinator has this device's key; a person there has to let it in ('enrolment approve')"

@@ -84,9 +84,16 @@ def _read_identity(data_dir: Path) -> EnrolledIdentity:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except (OSError, msgspec.MsgspecError, RemoteProtocolError) as error:
-        msg = f"{path}: expected what 'nightjar-agent enrol' wrote, got: {error}; enrol again with a new claim"
+        msg = f"{path}: expected what 'nightjar-agent enrol' wrote, got: {error}; {_remedy(error)}"
         raise ConfigError(msg) from error
     return identity
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about an identity that cannot be used; one that only this user may not read needs no new claim."""
+    if isinstance(error, PermissionError):
+        return "run this as the agent's own user, or as root"
+    return "enrol again with a new claim"
 
 
 def keep(data_dir: Path, identity: EnrolledIdentity, key_and_certificate: bytes | None) -> None:
@@ -126,7 +133,8 @@ def mend_identity(data_dir: Path) -> None:
         sound = True
     except OSError:
         credential, sound = b"", False
-    if kept is None or (sound and identity.expires_s > kept.identity.expires_s):
+    renewed = kept is not None and identity.expires_s > kept.identity.expires_s
+    if kept is None or (sound and renewed and credential != kept.credential.encode()):
         if sound:
             _write_copy(data_dir, identity, credential)
         return
@@ -203,8 +211,12 @@ def trusting(authorities: list[str]) -> ssl.SSLContext:
     Raises:
         ConfigError: the authorities are not certificates.
     """
+    text = "".join(authorities)
+    if not (text and text.isascii()):  # with none, Python trusts every authority that this machine does
+        msg = f"expected certificates of authorities, got {'something else' if text else 'none'}"
+        raise ConfigError(msg)
     try:
-        context = ssl.create_default_context(cadata="".join(authorities))
+        context = ssl.create_default_context(cadata=text)
     except ssl.SSLError as error:
         msg = f"expected certificates of authorities, got something else: {error}"
         raise ConfigError(msg) from error
@@ -228,5 +240,5 @@ def load_credential(context: ssl.SSLContext, data_dir: Path) -> None:
                 raise
             context.load_cert_chain(path)
     except OSError as error:
-        msg = f"{path}: expected our key and certificate, got: {error}; enrol again with a new claim"
+        msg = f"{path}: expected our key and certificate, got: {error}; {_remedy(error)}"
         raise ConfigError(msg) from error

@@ -27,6 +27,13 @@ GLIDED = 4
 ELIDING = frozenset({"fr", "it"})
 """Languages that write a short word and the next one together, with an apostrophe: l'homme, un'altra."""
 _LONGEST_ELISION = 6
+LONG_NOUN = 8
+"""Letters from which a German word with a capital is taken for a noun rather than for a name."""
+_USUAL = 1e-4
+"""Share of a word in the text of a language from which it is usual: one of the two thousand commonest."""
+TIMES, TIMES_OF_A_USUAL, TIMES_IN_GERMAN = 20.0, 9.0, 250.0
+"""How many times as common a word with accents must be as a listed word without them, which is then taken for it: agua,
+ano, foret, cosi. People leave accents out of a tenth of the words or more."""
 _MOST_SLIPS = 20
 """Maximum corrections considered per word list; the most probable ones are kept."""
 
@@ -77,7 +84,7 @@ def completions(
         if one.word != lower  # a place for what is typed already saves nothing
     ]
     meant, slips = _meant(sources, parts, typed, lower)
-    takes = meant is not None and language is not None and _may_change(typed, meant.word)
+    takes = meant is not None and language is not None and _may_change(typed, meant.word, language.code)
     first = [meant] if takes and meant is not None else []
     ranked = each_once(first + sorted(going_on + slips, key=lambda one: -one.score))
     words = [one.word for one in ranked if not (takes and one.word == lower)][:count]
@@ -95,18 +102,24 @@ def _meant(
 ) -> tuple[ScoredWord | None, list[ScoredWord]]:
     """The word that was most probably meant by another text, None if it is the text itself; and all that may be."""
     language = sources.language
-    if _has_figure(lower) or _is_listed(lower, sources):
+    if _has_figure(lower):
         return None, []
+    code = "" if language is None else language.code
+    if _is_listed(lower, sources):
+        twin = _commoner_twin(lower, sources)
+        found = [] if twin is None else [one for one in _left_out(parts, lower, code) if one.word == twin]
+        return (found[0] if found else None), found
     itself = _score_of(lower, sources, parts)
     if language is None and itself is not None:
         return None, []
-    code = "" if language is None else language.code
     left_out = _left_out(parts, lower, code)
-    slips = _slips(parts, lower, code, language)
-    if left_out and (itself is None or left_out[0].score > itself):
+    slips = _other_accents(parts, lower) + sorted(
+        _slips(parts, lower, code, language) + _elided(parts, lower, code, left_out), key=lambda one: -one.score
+    )
+    if left_out and (itself is None or _is_likelier(left_out[0], itself, lower, sources)):
         return left_out[0], left_out + slips
-    if itself is not None and lower not in sources.own and slips and correction.of_the_mind(lower, slips[0].word):
-        itself = None  # a misspelling that many people share, and so did those whom the model learned from
+    if itself is not None and lower not in sources.own and slips and _is_shared_slip(lower, slips[0].word, language):
+        itself = None  # a slip that many people share, and so did those whom the model learned from
     if itself is not None:
         least = itself + correction.LISTED
     else:
@@ -153,19 +166,89 @@ def _score_of(lower: str, sources: Sources, parts: Sequence[Part]) -> float | No
 
 def _left_out(parts: Sequence[Part], lower: str, language: str) -> list[ScoredWord]:
     """The words that a text is without their accents, apostrophes and umlauts, the most probable first."""
+    if language == "it" and lower.endswith("'") and not lower.startswith("'"):
+        # Who lacks the key writes an apostrophe after the vowel: perche', piu'.
+        alike = _left_out(parts, lower.removesuffix("'"), language)
+        return [one for one in alike if fold(one.word[-1]) != one.word[-1]]
     found = []
     for part in parts:
         lexicon = part.words.lexicon
-        umlauts = [number for word in with_umlauts(lower, language) if (number := lexicon.number_of(word)) is not None]
-        numbers = np.unique(np.append(lexicon.spelt_alike(lower), np.array(umlauts, np.int64)))
+        umlauts = {number for word in with_umlauts(lower, language) if (number := lexicon.number_of(word)) is not None}
+        numbers = np.array(sorted(umlauts.union(lexicon.spelt_alike(lower).tolist())), np.int64)
         found += part.top(numbers, _MOST_SLIPS)
-    if not any(one.word != lower for one in found):
-        for elided, rest in elisions(lower, language):
-            for part in parts:
-                after = part.top(part.words.lexicon.spelt_alike(rest), 1)
-                found += [ScoredWord(one.score - correction.ELIDED, f"{elided}'{one.word}") for one in after]
-    alike = [one._replace(score=one.score - correction.LEFT_OUT) for one in found if one.word != lower]
+    alike = [
+        one._replace(score=one.score - correction.LEFT_OUT)
+        for one in found
+        if one.word != lower and correction.accents_lost(lower, one.word) == 0
+    ]
     return sorted(alike, key=lambda one: -one.score)
+
+
+def _other_accents(parts: Sequence[Part], lower: str) -> list[ScoredWord]:
+    """The words with the same letters that lack a typed accent, the most probable first.
+
+    It is a slip, since nobody types an accent by mistake; but a likelier one than a slip in a letter.
+    """
+    if lower.isascii():
+        return []
+    found = [
+        one._replace(score=one.score - lost)
+        for part in parts
+        for one in part.top(part.words.lexicon.spelt_alike(lower), _MOST_SLIPS)
+        if one.word != lower and (lost := correction.accents_lost(lower, one.word)) > 0
+    ]
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _is_likelier(one: ScoredWord, itself: float, lower: str, sources: Sources) -> bool:
+    """Whether a word is meant by a text that lacks its accents or apostrophe, though the model or the person knows it.
+
+    Many people write whats, and so did those whom the model learned from; but cds are several, and no cd's.
+    """
+    if one.word.endswith("'s") and sources.language is not None:
+        return sources.language.words.lexicon.number_of(one.word) is not None and lower not in sources.own
+    return one.score > itself
+
+
+def _elided(parts: Sequence[Part], lower: str, language: str, alike: Sequence[ScoredWord]) -> list[ScoredWord]:
+    """The words that a text is without the apostrophe after an elision, if no word has the same letters."""
+    if alike:
+        return []
+    return [
+        ScoredWord(one.score - correction.ELIDED, f"{elided}'{one.word}")
+        for elided, rest in elisions(lower, language)
+        for part in parts
+        for one in part.top(part.words.lexicon.spelt_alike(rest), 1)
+    ]
+
+
+def _is_shared_slip(lower: str, meant: str, language: LanguageWords | None) -> bool:
+    """Whether a text that the model knows is a slip all the same, which many people make."""
+    if correction.of_the_mind(lower, meant):
+        return True
+    return language is not None and correction.of_the_fingers(lower, meant) and language.share_of(meant) >= _USUAL
+
+
+def _commoner_twin(lower: str, sources: Sources) -> str | None:
+    """A word with the accents that were left out of a listed one, if it is so common that the other is hardly meant.
+
+    In English a word without its apostrophe or accent is mostly another one (were, wont, resume). A German one without
+    its umlaut often is (mochte, Ware), as people write ae, oe and ue where they lack the key.
+    """
+    language = sources.language
+    if language is None or language.code == "en" or lower in sources.own or fold(lower) != lower:
+        return None
+    lexicon = language.words.lexicon
+    alike = [lexicon.words[number] for number in lexicon.spelt_alike(lower).tolist()]
+    twins = [word for word in alike if word != lower and len(word) == len(lower)]
+    share = language.share_of(lower)
+    if not twins or share == 0:
+        return None
+    best = max(twins, key=language.share_of)
+    times = TIMES_OF_A_USUAL if language.share_of(best) >= _USUAL else TIMES
+    if language.code == "de":
+        times = TIMES_IN_GERMAN
+    return best if language.share_of(best) >= times * share else None
 
 
 def _slips(parts: Sequence[Part], lower: str, code: str, language: LanguageWords | None) -> list[ScoredWord]:
@@ -182,18 +265,30 @@ def _slips(parts: Sequence[Part], lower: str, code: str, language: LanguageWords
             scores = scores.copy()
             scores[numbers] = np.maximum(scores[numbers], language.floor[numbers])
         slips += [
-            one._replace(score=one.score - correction.slip_cost(folded, fold(one.word), code))
+            one._replace(
+                score=one.score
+                - correction.slip_cost(folded, fold(one.word), code)
+                - correction.accents_dropped(lower, one.word)
+            )
             for one in part.words.top(scores, part.allowed(numbers), _MOST_SLIPS)
             if fold(one.word) != folded
         ]
     return sorted(slips, key=lambda one: -one.score)
 
 
-def _may_change(typed: Typed, meant: str) -> bool:
-    """Whether the typed text may be corrected at all: names, numbers and abbreviations are left alone."""
+def _may_change(typed: Typed, meant: str, language: str) -> bool:
+    """Whether the typed text may be corrected at all: names, numbers and abbreviations are left alone.
+
+    German nouns have a capital, too, so there only what is hardly a name is corrected.
+    """
     prefix = typed.prefix
     abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
     name = name and not meant.startswith("i'")  # Ive, Im
+    if language == "de":
+        lower = plain(prefix)
+        spelt_alike = fold(lower) == fold(meant) or meant in with_umlauts(lower, language)
+        slipped = correction.of_the_fingers(lower, meant) or len(lower) >= LONG_NOUN
+        name = name and not (spelt_alike or slipped)
     return len(prefix) > 1 and not (typed.glued or abbreviation or name or _has_figure(prefix))
 
 

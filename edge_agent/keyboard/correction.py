@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from nightjar.models.lexicon import fold
+
 SLIP_FROM = 3
 """Shortest prefix, in letters, that is checked for slips: every shorter word is one slip away from another."""
 SPELT_ALIKE = 2.0
@@ -20,6 +22,8 @@ LEFT_OUT = 0.5
 NEAR, SWAPPED, MISSED, FAR = 4.0, 4.5, 4.5, 7.0
 """Costs of a neighbouring key struck instead or in addition, of two transposed letters, of a missing letter, and of any
 other key."""
+OTHER_ACCENT = 4.0
+"""Cost of another accent than the right one (perchè). One that the word lacks altogether is like a far key."""
 VOWEL, DOUBLED, I_AND_E = 4.5, 3.0, 2.0
 """Costs of slips of the mind: another vowel (seperate), a letter once instead of twice (hapy), ei for ie (wierd)."""
 FIRST_LETTER, FIRST_SWAPPED = 3.0, 1.0
@@ -33,12 +37,12 @@ UNLISTED, LETTER = 8.0, 1.2
 """Cost of an unlisted word, and of each of its letters."""
 STRANGE, LEAST_STRANGE, MOST_STRANGE = 0.6, -1.0, 5.0
 """What strange spelling adds to that cost: a share of the strangeness, within bounds."""
-ELIDED = 2.5
+ELIDED = 1.5
 """What an elided word costs more than the word itself (l'homme)."""
 SHORTHAND = 2.5
 """Subtracted from the cost of at most three letters without a vowel, which may be shorthand (thx)."""
-MISSPELT_FROM, VOWEL_FROM = 5, 7
-"""Fewest letters of a misspelling, and of one by another vowel."""
+SWAPPED_FROM, MISSPELT_FROM, VOWEL_FROM = 4, 5, 7
+"""Fewest letters of a slip of fingers that many share, of a misspelling, and of one by another vowel."""
 LISTED = 2.0
 """Added cost of a slip if the typed text is a word of the model, though not of the language."""
 LEARNING = 2.0
@@ -126,6 +130,56 @@ def of_the_mind(typed: str, meant: str) -> bool:
         return False
     swapped = len(differing) == 2 and {*differing[0]} == {"i", "e"}
     return swapped or (len(typed) >= VOWEL_FROM and len(differing) == 1 and {*differing[0]} <= _VOWELS)
+
+
+def of_the_fingers(typed: str, meant: str) -> bool:
+    """Whether two letters of a long enough word changed places, or one was typed twice or once: jsut, realy.
+
+    >>> of_the_fingers("jsut", "just"), of_the_fingers("realy", "really"), of_the_fingers("git", "got")
+    (True, True, False)
+    """
+    if len(typed) == len(meant):
+        differing = [at for at, (a, b) in enumerate(zip(typed, meant, strict=True)) if a != b]
+        return len(typed) >= SWAPPED_FROM and len(differing) == 2 and typed[differing[0]] == meant[differing[1]]
+    shorter, longer = sorted((typed, meant), key=len)
+    once = any(
+        longer[:at] + longer[at + 1 :] == shorter for at in range(1, len(longer)) if longer[at] == longer[at - 1]
+    )
+    return len(typed) >= MISSPELT_FROM and once
+
+
+def accents_lost(typed: str, meant: str) -> float:
+    """Cost of having typed accents that a word with the same letters lacks, or has others of; 0 if it has them all.
+
+    >>> accents_lost("perchè", "perché"), accents_lost("sé", "se"), accents_lost("ete", "été")
+    (4.0, 7.0, 0.0)
+    """
+    accented = [letter for letter in typed if fold(letter) != letter]
+    letters = list(meant)
+    cost = 0.0
+    for letter in accented:
+        if letter in letters:
+            letters.remove(letter)
+            continue
+        other = next((one for one in letters if one not in accented and fold(one) == fold(letter) != one), None)
+        if other is not None:
+            letters.remove(other)
+        cost += OTHER_ACCENT if other is not None else FAR
+    return cost
+
+
+def accents_dropped(typed: str, meant: str) -> float:
+    """Cost of having typed accents that a word one slip away lacks, apart from that of the key struck by mistake.
+
+    >>> accents_dropped("benchè", "banche"), accents_dropped("übre", "über"), accents_dropped("hañlo", "hallo")
+    (7.0, 0.0, 0.0)
+    """
+    letters = [letter for letter in typed if fold(letter)]
+    folded, other = "".join(map(fold, letters)), fold(meant)
+    at = next((n for n, (a, b) in enumerate(zip(folded, other, strict=False)) if a != b), len(other))
+    if folded[at + 1 :] in (other[at:], other[at + 1 :]):
+        del letters[at : at + 1]
+    return accents_lost("".join(letters), meant)
 
 
 def unlisted_cost(typed: str, strangeness: float = 0.0) -> float:

@@ -31,7 +31,7 @@ class OwnWord:
     count: int
 
 
-def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str]]:
+def own_words_in(text: str, known: Callable[[str], bool], *, begins: bool = True) -> list[tuple[str, str]]:
     """The words of a message that are worth counting.
 
     >>> own_words_in("Zorblax met Ada, code 4x7q. Zorblax!", {"met", "code"}.__contains__)
@@ -39,7 +39,7 @@ def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str
 
     Returns:
         Each occurrence: the word in lower case, and as it is written inside a sentence. A capital at the beginning of a
-        sentence is ignored.
+        sentence is ignored, unless the text does not begin one (``begins``).
     """
     occurrences = []
     text = text.replace("\u2019", "'")  # an editor's apostrophe
@@ -47,6 +47,6 @@ def own_words_in(text: str, known: Callable[[str], bool]) -> list[tuple[str, str
         word = "".join(words(match[0])).strip("'")
         if not 1 < len(word) <= LONGEST or any(c.isnumeric() for c in word) or known(word):
             continue
-        begins = _BEGINS_SENTENCE.search(text, 0, match.start()) is not None
-        occurrences.append((word, word if begins else match[0].strip("'")))
+        first = begins and _BEGINS_SENTENCE.search(text, 0, match.start()) is not None
+        occurrences.append((word, word if first else match[0].strip("'")))
     return occurrences

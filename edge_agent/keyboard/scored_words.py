@@ -224,6 +224,11 @@ class LanguageWords:
         self._slips: dict[tuple[str, int], bool] = {}
         self.spoken = speaks(shares_in(vocabulary, listed))
 
+    def share_of(self, word: str) -> float:
+        """The share of a word in the text of the language; 0 if it does not list it."""
+        number = self.words.lexicon.number_of(word)
+        return 0.0 if number is None else math.exp(float(self.floor[number])) / FLOOR_SHARE
+
     def is_slip(self, own: OwnWord) -> bool:
         """Whether an own word is rather a slip of a common word, or one without its accents, than a word.
 
@@ -332,7 +337,12 @@ class Part(NamedTuple):
 
     def allowed(self, among: Numbers) -> Numbers:
         """Those of some words that may be offered."""
-        return among if not len(self.never) else among[~np.isin(among, self.never)]
+        if not len(self.never):
+            return among
+        # Not np.isin, nor np.unique: the first use imports numpy.ma, which takes longer than ten keys.
+        nearest = np.minimum(np.searchsorted(self.never, among), len(self.never) - 1)
+        allowed: Numbers = among[self.never[nearest] != among]
+        return allowed
 
     def top(self, among: Numbers, count: int) -> list[ScoredWord]:
         """The best of some words that may be offered."""

@@ -117,13 +117,14 @@ class Sending:
         """
         kept = self._store.add(line) if line.strip() else ""
         if kept:
-            self._learn(kept, LEARNED_FROM if len(words(kept)) == 1 else 1)
+            self._learn(kept, listed=len(words(kept)) == 1)
         return bool(kept)
 
-    def _learn(self, kept: str, times: int = 1) -> None:
+    def _learn(self, kept: str, *, listed: bool = False) -> None:
+        """Learn from a message; ``listed`` says that it is one word of a list, which is written as it is meant."""
         suggester, store = self._suggester, self._store
         suggester.learn(kept)
-        own = own_words_in(kept, lambda word: not suggester.needs_counting(word))
+        own = own_words_in(kept, lambda word: not suggester.needs_counting(word), begins=not listed)
         if own:
-            store.note_own_words(own * times)
+            store.note_own_words(own * (LEARNED_FROM if listed else 1))
             suggester.replace_own_words(store.own_words())

@@ -40,6 +40,7 @@ class Serving:
             map=connections,
             sockets=[listener],
             threads=THREADS,
+            asyncore_use_poll=True,  # select() fails where the process has more than 1,024 descriptors
             ident=None,
             max_request_body_size=app.config["MAX_CONTENT_LENGTH"] + 1,  # otherwise any web site could fill the disk
             max_request_header_size=MOST_HEADER_BYTES,

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from nightjar.models.vocabulary import WORD_PATTERN, words
 
 # A full stop inside "3.14" or "e.g" does not end a sentence; one before a space, or at the caret, does.
-_SENTENCE_END = re.compile(r"[.!?…。؟।](?=\s|$)|\n")
+# What closes a quotation or a bracket after it belongs to the sentence that it ends.
+_SENTENCE_END = re.compile(r"[.!?…。؟\u06d4।][\"'’‘)\]”“»«]*(?=\s|$)|\n")  # noqa: RUF001 - quotation marks are meant
 _PREFIX = re.compile(rf"(?:{WORD_PATTERN})\Z")
 _APOSTROPHES = str.maketrans("\u2019\u02bc", "''")
 """Signs that other keyboards and editors write for an apostrophe; inside words they are one."""
-_STANDS_ALONE = re.compile(r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–-])\Z")  # noqa: RUF001 - quotation marks and dashes are meant
+# A hyphen after a space begins an option: --recursive.
+_STANDS_ALONE = re.compile(
+    r"(?:^|[\s\"'“”‘„«»‹›(\[{¿¡—–]|(?<=[^\s-])--?)\Z"  # noqa: RUF001 - quotation marks and dashes are meant
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Typed:
     Attributes:
         finished: words of the current sentence, in lower case.
         prefix: the typed part of the current word, exactly as typed.
-        glued: whether the prefix is attached to a sign, as in ``@ada``, ``<img`` or ``example.org``, and so may not be
+        glued: whether the prefix is attached to a sign, as in ``@ada``, ``--all`` or ``example.org``, and so may not be
             an ordinary word.
     """
 

@@ -1,4 +1,4 @@
-"""Tells a damaged database from one that cannot be used at the moment, and has the agent mend it.
+"""Tells what is damaged from what cannot be used at the moment, and has the agent mend a damaged database.
 
 Any of the agent's processes may come upon a damaged page. It leaves a file, and the agent starts again, which mends
 (:mod:`nightjar.edge_agent.shell.mending`). Source: sqlite.org/rescode.html.
@@ -7,10 +7,12 @@ Any of the agent's processes may come upon a damaged page. It leaves a file, and
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
-from nightjar.wire.errors import UnavailableError
+from nightjar.wire.errors import ConfigError, UnavailableError
 
 FOUND = "damaged"
 """File that asks the agent to start again and mend the database."""
@@ -61,3 +63,38 @@ def forget_damage(data_dir: Path) -> None:
     """Note that the database was looked at."""
     with contextlib.suppress(OSError):
         (data_dir / FOUND).unlink(missing_ok=True)
+
+
+PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Errors of files that are no mistake of a person: a full disk, or one that the kernel made read-only."""
+_PASSING_SQLITE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM}
+
+
+@contextlib.contextmanager
+def passing_faults() -> Iterator[None]:
+    """A block whose unusable configuration is something unavailable if only the disk refuses: it is tried again.
+
+    >>> with passing_faults():
+    ...     try:
+    ...         raise OSError(28, "No space left on device")
+    ...     except OSError as error:
+    ...         raise ConfigError("the key cannot be kept") from error
+    Traceback (most recent call last):
+    nightjar.wire.errors.UnavailableError: the key cannot be kept
+    """
+    try:
+        yield
+    except ConfigError as error:
+        if _is_passing(error.__cause__):
+            raise UnavailableError(str(error)) from error
+        raise
+
+
+def _is_passing(cause: BaseException | None) -> bool:
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in PASSING:
+            return True
+        if isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _PASSING_SQLITE:
+            return True
+        cause = cause.__cause__
+    return False

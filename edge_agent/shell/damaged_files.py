@@ -18,12 +18,14 @@ from nightjar.edge_agent.keyboard.key import PORT_FILE
 from nightjar.edge_agent.shell.card_use import FILE as WRITTEN
 from nightjar.edge_agent.shell.clock import FILE as CLOCK
 from nightjar.edge_agent.shell.damage import FOUND
-from nightjar.edge_agent.shell.folder import ARTIFACTS, LOCK, TYPED
+from nightjar.edge_agent.shell.folder import ARTIFACTS, LOCK, TYPED, in_use
 from nightjar.edge_agent.shell.held_models import ANNOUNCED, CURRENT, FIRST
 from nightjar.edge_agent.shell.kept_apart import KEPT_SETTINGS, PAUSED, DamagedFileError, unsealed
 from nightjar.edge_agent.shell.mending import MENDED
+from nightjar.edge_agent.shell.permissions import ASIDE, FOREIGN, is_accessible
 from nightjar.edge_agent.shell.suggester import FOLDER as SOCKETS
 from nightjar.host.files import PARTIAL, read_file
+from nightjar.host.locks import is_held
 from nightjar.host.put_away import NO_FILE, NO_FOLDER, put_away
 
 RELEASE, METADATA = "release", "metadata"
@@ -62,11 +64,16 @@ def put_lock_away(data_dir: Path) -> None:
     """Put away what cannot be locked, before the folder is; nobody can hold that.
 
     Raises:
+        ConfigError: an agent of another user holds it.
         OSError: the folder cannot be written.
     """
     lock = data_dir / LOCK
     if _there(lock) and not lock.is_file():
         put_away(data_dir, [lock], NO_FILE)
+    elif _there(lock) and not is_accessible(lock):
+        if is_held(lock):
+            raise in_use(data_dir)
+        put_away(data_dir, [lock], FOREIGN)
 
 
 def put_models_away(artifacts: Path, wall_s: float | None) -> None:
@@ -89,7 +96,8 @@ def _put_metadata_away(data_dir: Path, metadata: Path, wall_s: float | None) -> 
     if not metadata.is_dir():
         put_away(data_dir, [metadata], NO_FOLDER, wall_s)
         return
-    bad = [fault for path in sorted(metadata.rglob("*")) if not path.is_dir() and (fault := _metadata_fault(path))]
+    files = [path for path in sorted(metadata.rglob("*")) if not path.is_dir()]
+    bad = [fault for path in files if (fault := _metadata_fault(path)) and _there(path)]  # or it has gone meanwhile
     if bad:  # the parts belong together
         put_away(data_dir, [metadata], bad[0], wall_s)
 
@@ -166,4 +174,4 @@ def _there(path: Path) -> bool:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    return sorted(path for path in folder.iterdir() if ASIDE not in path.name) if folder.is_dir() else []

@@ -39,13 +39,17 @@ def own_folder(folder: Path) -> Iterator[None]:
         _close_to_others(folder)
         lock = take_lock(folder / LOCK, says_who=True)
     except BlockingIOError as error:
-        msg = f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own"
-        raise ConfigError(msg) from error
+        raise in_use(folder) from error
     except OSError as error:
         msg = f"data_dir: expected a folder that can be written, got: {error}"
         raise ConfigError(msg) from error
     with lock:
         yield
+
+
+def in_use(folder: Path) -> ConfigError:
+    """The error of an agent in whose folder another one runs."""
+    return ConfigError(f"data_dir: another agent is running in {folder}; stop it, or give this one a folder of its own")
 
 
 def running_agent(folder: Path) -> int | None:

@@ -148,7 +148,7 @@ class Downloader:
             with contextlib.closing(response):
                 yield response
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            msg = f"the coordinator at {self._base_url} did not deliver {what}: {error}"
+            msg = f"the coordinator at {self._base_url} did not deliver {what}: {reason_of(error)}"
             raise UnavailableError(msg) from error
 
     def _wait(self, seconds: float, should_stop: ShouldStop) -> None:
@@ -205,3 +205,18 @@ def _verify(sha256: Sha256, path: Path) -> None:
             f"artifact {sha256[:12]}: expected bytes with that sha256, got {digest[:12]} ({path.stat().st_size} bytes)"
         )
         raise IntegrityError(msg)
+
+
+def reason_of(error: BaseException) -> str:
+    """What the operating system, or TLS, said of a request that failed, without the objects of Python around it.
+
+    >>> reason_of(urllib3.exceptions.ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer")))
+    'reset by peer'
+    """
+    inside = (error.__cause__, *error.args)
+    inner = next((each for each in inside if isinstance(each, BaseException)), None)
+    if inner is not None:
+        return reason_of(inner)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    return str(getattr(error, "strerror", None) or error)

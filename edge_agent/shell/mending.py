@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import sqlite3
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ from nightjar.edge_agent.core.stored import SumState
 from nightjar.edge_agent.link.connection import FACT as CONNECTION
 from nightjar.edge_agent.link.connection import ConnectionState
 from nightjar.edge_agent.link.trust import REFUSED, TRUSTED, Trusted
-from nightjar.edge_agent.shell.damage import forget_damage, is_damage
+from nightjar.edge_agent.shell.damage import PASSING, forget_damage, is_damage
 from nightjar.edge_agent.shell.database import LEARNING_PAUSED, SCHEMA, SCHEMA_VERSION
 from nightjar.edge_agent.shell.kept_apart import (
     LEDGER,
@@ -37,9 +39,10 @@ from nightjar.edge_agent.shell.kept_apart import (
     with_higher,
     write_ledger,
 )
-from nightjar.host.files import private_file, put_in_place
+from nightjar.edge_agent.shell.write_ahead_log import HEADER_BYTES, log_fault
+from nightjar.host.files import private_file, put_in_place, read_file
 from nightjar.host.put_away import FOLDER as PUT_AWAY
-from nightjar.host.put_away import NO_FILE, note, put_away
+from nightjar.host.put_away import NO_FILE, note, put_away, put_copy_away
 from nightjar.wire import frame as frames
 from nightjar.wire.errors import NightjarError, UnavailableError
 from nightjar.wire.messages import DropoutCause
@@ -48,12 +51,15 @@ MENDED, _PARTIAL = ".mended", ".mended.part"
 """Suffixes of a mended database before it is in its place, and before it is complete."""
 GONE = "it was gone"
 _TIMEOUT_S = 10.0
+_PAGE_BYTES, _PAGES_AT = 4096, 28
+"""Size of a page, and where the first one says how many there are (sqlite.org/fileformat2.html)."""
 _SUMS = "SELECT state FROM summing"
-_BESIDE = ("-wal", "-shm", "-journal")
+_LOG = "-wal"
+_BESIDE = (_LOG, "-shm", "-journal")
 _NO_TABLES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CANTOPEN}
 """What SQLite also says of a damaged file while it is opened: no such table, cannot open it."""
 _UNREADABLE_ROW = (ValueError, TypeError, OverflowError, msgspec.MsgspecError, NightjarError)
-_NOT_THE_FILE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NOT_THE_FILE = PASSING - {errno.EIO}
 
 Row = tuple[Any, ...]
 Check = Callable[[Row], object]
@@ -141,8 +147,9 @@ def mend(path: Path, wall_s: float | None) -> str:
     try:
         _finish(path)
         ledger = _ledger_of(folder, wall_s)
-        known = ledger is not None or (folder / PUT_AWAY).exists()
         put_away(folder, [each for each in beside if each.exists() and not each.is_file()], NO_FILE, wall_s)
+        has_log = _keep_damaged_log(path.with_name(path.name + _LOG), wall_s)
+        known = ledger is not None or has_log or (folder / PUT_AWAY).exists()
         why = _damage(path, known=known)
         if why:
             tables = _salvaged(path)
@@ -193,6 +200,27 @@ def _ledger_of(folder: Path, wall_s: float | None) -> KeptLedger | None:
         return None
 
 
+def _keep_damaged_log(log: Path, wall_s: float | None) -> bool:
+    """Whether there is a log with something in it. Of a damaged one a copy is kept, before anybody opens the database.
+
+    SQLite goes on with what comes before the damage, and deletes the rest.
+    """
+    if not log.is_file():
+        return False
+    try:
+        data = read_file(log, -1)
+    except OSError as error:
+        if error.errno in _NOT_THE_FILE:
+            raise
+        put_away(log.parent, [log], f"it cannot be read: {error.strerror}", wall_s)
+        return True
+    why = log_fault(data)
+    if why:
+        digest = hashlib.sha256(data).hexdigest()
+        put_copy_away(log.parent, log.name, data, f"{why}; what comes after that is lost ({digest[:12]})", wall_s)
+    return len(data) > HEADER_BYTES
+
+
 def _damage(path: Path, *, known: bool) -> str:
     """What is wrong with a database; never quotes what is in it. ``known`` says that there was one before."""
     if not (path.exists() or path.is_symlink()):
@@ -237,17 +265,41 @@ def _fault(connection: sqlite3.Connection, *, known: bool) -> str:
 
 def _salvaged(path: Path) -> dict[str, _Rows]:
     """What can be read of each table, from its beginning and from its end."""
-    found = {name: _Rows({}, whole=False) for name in _TABLES}
-    if not path.is_file():
+    # SQLite would delete the log of an empty file.
+    if not path.is_file() or not path.stat().st_size:
+        return _nothing()
+    found = _read_all(lambda: sqlite3.connect(path, isolation_level=None, timeout=_TIMEOUT_S))
+    if all(table.whole for table in found.values()):
         return found
-    with (
-        contextlib.suppress(sqlite3.Error),
-        contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=_TIMEOUT_S)) as connection,
-    ):
+    more = _read_all(lambda: _with_first_page(path))
+    # Whether these are all rows is not known of a table that may begin elsewhere.
+    return {name: _Rows(more[name].rows | table.rows, table.whole) for name, table in found.items()}
+
+
+def _nothing() -> dict[str, _Rows]:
+    return {name: _Rows({}, whole=False) for name in _TABLES}
+
+
+def _read_all(connect: Callable[[], sqlite3.Connection]) -> dict[str, _Rows]:
+    found = _nothing()
+    with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(connect()) as connection:
         connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+        connection.execute("PRAGMA writable_schema = ON")  # a damaged line of the schema costs only its table
         for name, table in _TABLES.items():
             found[name] = _read(connection, name, table)
     return found
+
+
+def _with_first_page(path: Path) -> sqlite3.Connection:
+    """The database with the first page of a new one, which says where each table begins: always in the same places."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        new.executescript(SCHEMA)
+        first = bytearray(new.serialize()[:_PAGE_BYTES])
+    rest = path.read_bytes()[_PAGE_BYTES:]
+    struct.pack_into(">I", first, _PAGES_AT, 1 + len(rest) // _PAGE_BYTES)
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(bytes(first) + rest)
+    return connection
 
 
 def _read(connection: sqlite3.Connection, name: str, table: _Table) -> _Rows:

@@ -43,6 +43,9 @@ SHORT_S, LONG_S = 60.0, 600.0
 TWIN_AFTER = 3
 """Short connections in a row after which another device with our identity is the likely reason."""
 MOST_PAUSE_S = 300.0
+MOST_WAIT_S = 30.0
+"""Longest wait between attempts to connect, unless a twin is likely: once a wrong clock is set, which let no
+certificate count, a device is back within a minute."""
 
 log = structlog.get_logger()
 
@@ -261,7 +264,7 @@ def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
 
 
 def _pause_at_first(client: paho.Client, first_s: float) -> None:
-    client.reconnect_delay_set(first_s, max(60.0, first_s))  # type: ignore[arg-type]  # floats work
+    client.reconnect_delay_set(first_s, max(MOST_WAIT_S, first_s))  # type: ignore[arg-type]  # floats work
 
 
 def client_of(broker: BrokerAddress, client_id: str) -> paho.Client:

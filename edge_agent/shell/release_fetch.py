@@ -25,7 +25,7 @@ from nightjar.edge_agent.inbox import ReleaseCheckDone
 from nightjar.edge_agent.shell.http import Downloader, Patience
 from nightjar.edge_agent.shell.releases import Looking, read_record
 from nightjar.host.children import die_with_parent
-from nightjar.host.files import put_in_place, replace_file
+from nightjar.host.files import put_in_place, read_file, replace_file
 from nightjar.wire.errors import NightjarError, RemoteProtocolError, UnavailableError
 from nightjar.wire.identifiers import device_id, sha256
 from nightjar.wire.release_version import numbers
@@ -119,8 +119,8 @@ class _Look:
             return ReleaseCheckDone(f"release {version} has no bundle for {self._facts.platform}")
         if not (self._asked.free or msgspec.convert(target.custom, BundleFacts).security):
             return ReleaseCheckDone(f"release {version} waits until the device is charging and on an unmetered network")
-        last = self._folder / HANDED_OVER
-        if last.exists() and last.read_text() == target.hashes["sha256"]:
+        last, digest = self._folder / HANDED_OVER, target.hashes["sha256"].encode()
+        if _is_noted(last, digest):
             theirs = Path(self._asked.record).parent
             if (self._folder / BUNDLE).exists() or (theirs / INCOMING).exists():
                 return ReleaseCheckDone(f"release {version} is handed over already")
@@ -133,13 +133,21 @@ class _Look:
         except RemoteProtocolError as error:
             return ReleaseCheckDone(f"release {version} was not fetched", f"{version}: {error}")
         put_in_place(partial, self._folder / BUNDLE)
-        replace_file(last, target.hashes["sha256"].encode())
+        replace_file(last, digest)
         return ReleaseCheckDone(f"release {version} was fetched and handed over")
 
     def _remove_partial(self, kept: Path | None = None) -> None:
         for path in self._folder.glob("*.part"):
             if path != kept:
                 path.unlink()
+
+
+def _is_noted(path: Path, digest: bytes) -> bool:
+    """Whether a file holds this; one that damage made unreadable holds nothing, and is written anew."""
+    try:
+        return read_file(path, 2 * len(digest)) == digest
+    except OSError:
+        return False
 
 
 def _first_line(path: Path) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from nightjar.edge_agent.inbox import ReleaseCheckDone
 from nightjar.host.children import python_command
+from nightjar.host.files import read_file
 from nightjar.wire.errors import UnavailableError
 
 VARIABLE = "NIGHTJAR_RELEASES"
@@ -129,8 +130,7 @@ def rollback_reason(environment: Mapping[str, str]) -> str:
 def read_record(path: Path) -> ReleaseRecord:
     """The device's record; an empty one if it is missing or unreadable: such a device still trains."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=ReleaseRecord)
+        return msgspec.json.decode(read_file(path, _MOST_BYTES), type=ReleaseRecord)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return ReleaseRecord()
 

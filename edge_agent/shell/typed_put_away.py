@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from nightjar.host.put_away import FOLDER, NOTE
@@ -18,5 +19,6 @@ def forget_typed(data_dir: Path, before_s: float | None = None) -> None:
     folder = data_dir / FOLDER
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         named = path.is_file() and not path.name.endswith(NOTE) and any(name in path.name for name in TYPED)
-        if named and (before_s is None or path.stat().st_mtime < before_s):
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+            if named and (before_s is None or path.stat().st_mtime < before_s):
+                path.unlink()

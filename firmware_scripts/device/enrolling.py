@@ -42,7 +42,7 @@ def take_off_card(places: Places) -> None:
     Raises:
         OSError: the claim cannot be moved.
     """
-    if places.claim_on_card.exists():
+    if places.claim_on_card.is_file():  # a damaged card has anything there
         data = places.claim_on_card.read_bytes()
         if data.strip():  # blank if power was cut while it was wiped
             places.kept.mkdir(parents=True, exist_ok=True)

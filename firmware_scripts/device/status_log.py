@@ -39,8 +39,8 @@ class StatusLog:
         print(text, flush=True)  # noqa: T201 - standard output is the log of a unit
         when = datetime.fromtimestamp(self._wall_s(), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         try:
-            before = self._path.read_text(encoding="utf-8", errors="replace") if self._path.exists() else _HEAD
-            lines = before.splitlines(keepends=True)
+            before = self._path.read_text(encoding="utf-8", errors="replace") if self._path.exists() else ""
+            lines = (before or _HEAD).splitlines(keepends=True)  # a power cut leaves an empty file on FAT
             if lines[-1].endswith(f")  {text}\n"):
                 return  # each write wears the card
             lines = [*lines[:1], *lines[1:][-MOST_LINES + 1 :], f"{when} (up {self._up_s():.0f} s)  {text}\n"]

@@ -15,8 +15,9 @@ from rich.console import Console
 from nightjar.host.files import replace_file
 from nightjar.simulation.progress import progress, say
 from nightjar.simulation.rounds.result import table_of
+from nightjar.simulation.year.outcome import DEVICES, YearOutcome, YearSettings
 from nightjar.simulation.year.result import remarks, year_result
-from nightjar.simulation.year.world import DEVICES, YearOutcome, YearSettings, run_year
+from nightjar.simulation.year.world import run_year
 
 WRONG, INTERRUPTED = 1, 130
 """Exit status if a bar about devices or reports was missed; and after ctrl-C."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import linear_regression, mean
 from typing import Any
 
 from nightjar.simulation.rounds.result import peak_memory_mb
+from nightjar.simulation.year.outcome import YearOutcome
 from nightjar.simulation.year.plan import DAY_S
 from nightjar.simulation.year.reports import missed
 from nightjar.simulation.year.rules import RuleVerdict
-from nightjar.simulation.year.world import YearOutcome
 
 NO_RULES = RuleVerdict({}, (), ())
-WEEK, QUARTER = 7, 90
+QUARTER = 90
 """Days."""
 NAMED = 20
 """So many of a kind are named."""
@@ -67,12 +68,16 @@ def remarks(outcome: YearOutcome) -> list[str]:
 
 
 def growth_percent(daily: Sequence[int]) -> float | None:
-    """Growth of the disk over the last 90 days, between the largest days of two weeks; None for shorter times.
+    """Growth of the disk in 90 days along their line of least squares, % of their mean; None for shorter times.
 
-    >>> growth_percent([100] * 7 + [50] * 83 + [101] * 7)
-    1.0
+    Two weeks of one fleet differ by several percent without any growth: by as many versions as devices hold.
+
+    >>> growth_percent([100 + day for day in range(QUARTER + 1)])
+    62.07
+    >>> growth_percent([100, 110] * QUARTER)
+    0.0
     """
-    if len(daily) < QUARTER + WEEK:
+    if len(daily) <= QUARTER:
         return None
-    before = max(daily[-QUARTER - WEEK : -QUARTER])
-    return round(100 * (max(daily[-WEEK:]) / before - 1), 2)
+    last = daily[-QUARTER - 1 :]
+    return round(100 * QUARTER * linear_regression(range(len(last)), last).slope / mean(last), 2)

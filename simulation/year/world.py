@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from nightjar.coordinator.tls.authority import fingerprint
 from nightjar.coordinator.versions.releases import OUT, Release, is_offered_to, with_bundles
 from nightjar.coordinator.versions.trial_policy import TrialPolicy
 from nightjar.simulation.rounds.faults import Dice
-from nightjar.simulation.rounds.logs import Errors, errors_counted
+from nightjar.simulation.rounds.logs import errors_counted
 from nightjar.simulation.rounds.phone import Surroundings
 from nightjar.simulation.rounds.timeline import Timeline
 from nightjar.simulation.warm_start import seeded
@@ -48,12 +47,12 @@ from nightjar.simulation.year.coordinator import YearCoordinator
 from nightjar.simulation.year.device import YearDevice, YearSurroundings
 from nightjar.simulation.year.former import FleetDevice, FormerAgent
 from nightjar.simulation.year.identity import CertificateOffice, DeviceCertificate
+from nightjar.simulation.year.outcome import YearOutcome, YearSettings
 from nightjar.simulation.year.plan import DAY_S, PlannedEvent, YearEvent, plan_year
 from nightjar.simulation.year.reports import ReportBook
 from nightjar.simulation.year.rules import (
     SCRAPED_EVERY_S,
     ExpectedAlerts,
-    RuleVerdict,
     Scrapes,
     evaluated,
     judged,
@@ -64,7 +63,6 @@ from nightjar.wire.codec import codec_for
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId, Population
 
-DEVICES = 500
 POPULATION = Population("year")
 HOUR_S = 3600.0
 RENEWED_AGAIN_S = 86_400.0 / 2
@@ -84,42 +82,6 @@ RETRIED_S = 600.0
 
 YearFollow = Callable[[Sequence[int]], Iterable[int]]
 """Iterates over the days; :func:`nightjar.simulation.progress.progress` also shows the progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class YearSettings:
-    """Settings of the command line."""
-
-    seed: int
-    model: str = "tiny"
-    days: int = 365
-    devices: int = DEVICES
-    former: Path | None = None  # tree of an earlier commit, whose agent every second device has
-    rules: Path | None = None  # Prometheus' rules, to evaluate over what it would have scraped
-
-
-@dataclass(slots=True)
-class YearOutcome:
-    """What a year came to."""
-
-    settings: YearSettings
-    book: ReportBook
-    thrown: Counter[str] = field(default_factory=Counter)
-    visits: dict[str, str] = field(default_factory=dict)  # device -> why it did not come back by itself
-    disk: list[int] = field(default_factory=list)  # bytes at the end of each day
-    written_bytes: float = 0.0  # of a device and day
-    restarts: int = 0
-    mended: int = 0
-    renewed_late: int = 0  # certificates that had ended
-    former_accepted: int = 0  # reports of devices with an earlier agent
-    alerts: AlertBook = field(default_factory=AlertBook)
-    rules: RuleVerdict | None = None  # None if they were not evaluated
-    versions: int = 0
-    errors: Errors = field(default_factory=Errors)
-    wall_s: float = 0.0
-    processor_s: float = 0.0
-    authority_renewed: bool = False
-    releases_current: int = 0
 
 
 class YearWorld:

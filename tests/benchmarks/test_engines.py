@@ -5,7 +5,7 @@ import pytest
 from nightjar.benchmarks import engines
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.tflite
 @pytest.mark.tensorflow
 def test_ours_is_measured_beside_its_steps_and_engines_that_are_not_installed_are_named(monkeypatch):

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.broker
-@pytest.mark.long
+@pytest.mark.verify
 def test_it_prints_a_run_for_each_model_that_ships(tmp_path):
     command = [
         sys.executable,

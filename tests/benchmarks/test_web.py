@@ -33,7 +33,7 @@ def test_the_database_holds_exactly_what_was_asked_for(tmp_path):
     database.close()
 
 
-@pytest.mark.long
+@pytest.mark.verify
 @pytest.mark.broker
 @pytest.mark.skipif(not find_mosquitto(), reason="mosquitto is not installed on this machine")
 def test_it_prints_what_was_measured_and_no_more():

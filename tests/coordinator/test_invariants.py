@@ -200,7 +200,7 @@ def test_no_report_is_lost_or_counted_twice_whatever_happens(goal, minimum, task
     check_no_report_is_lost_or_counted_twice(goal, minimum, tasks, story)
 
 
-@pytest.mark.long
+@pytest.mark.verify
 @GOALS
 @STORIES
 @settings(deadline=None, max_examples=MANY)
@@ -235,7 +235,7 @@ def test_nothing_waits_for_ever(story):
     check_nothing_waits_for_ever(story)
 
 
-@pytest.mark.long
+@pytest.mark.verify
 @STARTS
 @settings(deadline=None, max_examples=MANY)
 def test_nothing_waits_for_ever_in_many_more_stories(story):

@@ -1,8 +1,14 @@
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import structlog
 
 from nightjar.coordinator.__main__ import main
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
@@ -12,6 +18,8 @@ def run(monkeypatch, capsys, *arguments: str) -> tuple[int, str, str]:
         status = 0
     except SystemExit as error:
         status = error.code
+    finally:
+        structlog.reset_defaults()  # 'serve' logs to this test's standard error
     output = capsys.readouterr()
     return status, output.out, output.err
 
@@ -41,3 +49,22 @@ def test_help_lists_the_commands(monkeypatch, capsys):
     status, out, _ = run(monkeypatch, capsys, "--help")
     assert status == 0
     assert all(name in out for name in ("serve", "broker", "init", "doctor"))
+
+
+@pytest.mark.parametrize("command", [["device", "list"], ["prune"], ["doctor"], ["token", "list"]])
+def test_a_user_who_may_not_read_the_data_is_told_so_in_one_line(tmp_path, command):
+    """Proven before: a traceback for each command that reads the database, as of one who forgot sudo."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "coordinator.toml").write_text('transport = "plain"\n[task]\nmodel = "model"\n')
+    (tmp_path / "nightjar-coordinator").mkdir(mode=0o000)
+    as_a_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*as_a_user, sys.executable, "-m", "nightjar.coordinator", *command],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "may not be used by this user; run this as the coordinator's own user, or as root" in done.stderr

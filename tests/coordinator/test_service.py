@@ -37,6 +37,7 @@ from tests.brokers import KINDS
 from tests.coordinator.fake_device import PATIENCE_S, POPULATION, FakeDevice, devices, report_frame
 from tests.coordinator.model_folder import INITIAL, LAYOUT, write_model
 from tests.coordinator.service_files import write_service
+from tests.processes import end
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,8 +74,7 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(PATIENCE_S)
+            end(self.process, PATIENCE_S)
 
     def start(self) -> None:
         command = [
@@ -364,8 +364,7 @@ def test_a_broker_with_a_password_lets_only_those_in_who_know_it(tmp_path, kind)
         friend.close()
         stranger.close()
     finally:
-        broker.terminate()
-        broker.wait(PATIENCE_S)
+        end(broker, PATIENCE_S)
 
 
 def test_the_embedded_broker_tells_a_device_nothing_about_the_others(tmp_path):
@@ -385,8 +384,7 @@ def test_the_embedded_broker_tells_a_device_nothing_about_the_others(tmp_path):
             assert late.arrived.empty()
         watcher.close()
     finally:
-        broker.terminate()
-        broker.wait(PATIENCE_S)
+        end(broker, PATIENCE_S)
 
 
 def _when_up(port: int, username: str, password: str | None) -> FakeDevice:

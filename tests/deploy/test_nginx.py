@@ -25,6 +25,7 @@ from nightjar.edge_agent.inbox import Arrived, LinkUp
 from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from tests.brokers import wait_for_port
 from tests.deploy.certificates import write_certificate
+from tests.processes import end
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = (ROOT / "deploy" / "nginx.conf").read_text()
@@ -120,8 +121,7 @@ class Site:
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(60)
+        end(self.process, 60)
 
     def _answers(self):
         try:

@@ -11,7 +11,7 @@ from nightjar.coordinator.mqtt.free_ports import free_ports
 from tests.deploy.installed import ROOT, copy_tracked, make_environment, make_wheel
 from tests.deploy.terminal import MINUTES_S, Terminal, fetch
 
-pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.tensorflow, pytest.mark.tflite]
+pytestmark = [pytest.mark.verify, pytest.mark.broker, pytest.mark.tensorflow, pytest.mark.tflite]
 
 PAGE = (ROOT / "docs" / "your-own-model.md").read_text()
 

@@ -18,6 +18,7 @@ import yaml
 from tests.deploy import compose
 from tests.deploy.certificates import write_certificate
 from tests.deploy.network import Networks
+from tests.processes import end
 from tests.skips import NOT_ALLOWED
 
 ROOT = Path(__file__).parents[2]
@@ -173,8 +174,7 @@ def test_devices_enrol_train_a_round_and_people_read_of_it(site):
         counters = f"https://{NAME}/api/v1/counters"
         wait_for(lambda: json.loads(site.outside(*people, counters))["rounds_committed"], site)
     finally:
-        phones.terminate()
-        phones.wait(60)
+        end(phones, 60)
     known = json.loads(site.coordinator("enrolment list --json"))
     assert {each["address"] for each in known} == {Networks.HOST}, "named by nginx, and not nginx itself"
 

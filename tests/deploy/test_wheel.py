@@ -107,6 +107,8 @@ def test_it_says_what_it_is(wheel):
         "paho-mqtt" in line and "extra == 'agent'" in line.replace('"', "'") for line in said.get_all("Requires-Dist")
     )
     assert any(name.endswith("/LICENSE") for name in names)
+    # The MIT license of the words of wallets stands beside them, and with the licenses.
+    assert sum(name.endswith("/seed_words.LICENSE.txt") for name in names) == 2
 
 
 @pytest.mark.tflite

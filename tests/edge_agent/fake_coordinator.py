@@ -25,6 +25,7 @@ from nightjar.wire import messages, topics
 from nightjar.wire.identifiers import DeviceId, Population
 from nightjar.wire.messages import Dropout, DropoutCause, Message, Status
 from tests.brokers import hang_up
+from tests.processes import end
 
 PATIENCE_S = 120.0
 """For a machine that does ten other things."""
@@ -48,8 +49,7 @@ def mosquitto(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         assert process.poll() is None, f"port {port} is another broker's"
         yield process
     finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
+        end(process, PATIENCE_S)
 
 
 def wait_for_port(port: int) -> None:

@@ -42,9 +42,9 @@ class LoopDisk:
 def loop_disk(folder: Path, size_mb: int = 64) -> Iterator[LoopDisk]:
     """Make and mount one; skips the test where this user or machine may not."""
     path = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
-    make = shutil.which("mkfs.ext4", path=path)
-    if make is None:
-        pytest.skip("mkfs.ext4 is not installed: apt install e2fsprogs")
+    make, losetup, mount = (shutil.which(name, path=path) for name in ("mkfs.ext4", "losetup", "mount"))
+    if None in (make, losetup, mount):
+        pytest.skip("mkfs.ext4, losetup or mount is not installed: apt install e2fsprogs mount")
     image, mounted = folder / "disk.img", folder / "disk"
     with image.open("wb") as file:
         file.truncate(size_mb << 20)
@@ -52,17 +52,13 @@ def loop_disk(folder: Path, size_mb: int = 64) -> Iterator[LoopDisk]:
     lazily = "lazy_itable_init=0,lazy_journal_init=0"
     subprocess.run([make, "-q", "-F", "-b", "4096", "-J", f"size={JOURNAL_MB}", "-E", lazily, str(image)], check=True)
     mounted.mkdir()
-    attached = subprocess.run(
-        ["losetup", "--find", "--show", str(image)], capture_output=True, text=True, check=False, env={"PATH": path}
-    )
+    attached = subprocess.run([losetup, "--find", "--show", str(image)], capture_output=True, text=True, check=False)
     if attached.returncode:
         pytest.skip(f"this machine or user may not attach a loop device: {attached.stderr.strip()}")
     device = attached.stdout.strip()
     with contextlib.ExitStack() as stack:
-        stack.callback(subprocess.run, ["losetup", "--detach", device], check=True, env={"PATH": path})
-        done = subprocess.run(
-            ["mount", "-t", "ext4", device, str(mounted)], capture_output=True, text=True, check=False
-        )
+        stack.callback(subprocess.run, [losetup, "--detach", device], check=True)
+        done = subprocess.run([mount, "-t", "ext4", device, str(mounted)], capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"this machine or user may not mount a disk: {done.stderr.strip()}")
         stack.callback(subprocess.run, ["umount", "--lazy", str(mounted)], check=True)

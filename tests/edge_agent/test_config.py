@@ -165,6 +165,7 @@ def test_all_faults_are_told_at_once(write):
         (LEAST + "[emulator]\nday = 5", "emulator.day"),
         (LEAST + "[conditions]\nmetered = true", "conditions.metered"),
         (LEAST + "[conditions]\nquiet_hours = ['9-17']", "expected a span of the day"),
+        (LEAST + "[conditions]\nmaximum_temperature_c = nan", "expected a number above 0, got nan"),
         (LEAST + "[conditions]\nrequired = ['sometimes']", "conditions.required"),
         (LEAST + "[conditions]\nignored = ['wanted']", "conditions.ignored"),
         (LEAST + "[[emulator.day.segments]]\nfrom_hour = 3", "emulator.day"),

@@ -90,10 +90,17 @@ def test_a_list_of_cards_gets_a_claim_for_each_line_once_and_labels_its_devices(
     with pytest.raises(ConfigError, match="no known device is like"):
         operator("device", "label", "x-*", "--add", "attic")
 
-    for text in ("target\n/dev/sdb\n", "hostname\na/b\n"):
+    for text, why in (
+        ("target\n/dev/sdb\n", "got ''"),
+        ("hostname\na/b\n", "got 'a/b'"),
+        ("hostname,labels\npi-03,attic\npi-03,porch\n", "pi-03 stands in several lines"),
+    ):
         listed.write_text(text)
-        with pytest.raises(ConfigError, match="column 'hostname'"):
+        with pytest.raises(ConfigError, match=rf"column 'hostname'.*{why}"):
             operator(*make)
+    listed.unlink()
+    with pytest.raises(ConfigError, match=r"names each device: No such file or directory$"):
+        operator(*make)
 
 
 def test_a_claim_that_cannot_be_wiped_is_a_warning_of_a_device_that_is_enrolled(operator, device, tmp_path):
@@ -117,6 +124,15 @@ def test_a_claim_that_no_other_machine_can_use_comes_with_a_warning(world, url, 
     assert ("no other machine reaches https://127.0.0.1:1" in done.stderr) is warned
 
 
+def test_cards_that_no_other_machine_can_use_come_with_one_warning(world, tmp_path):
+    (tmp_path / "cards.csv").write_text("hostname\npi-a\npi-b\n")
+    arguments = ["enrol-token", "cards", str(tmp_path / "cards.csv"), "--out", str(tmp_path / "claims")]
+    done = CliRunner().invoke(cli, [*arguments, "--config", str(world.path)])
+    assert done.exit_code == 0, done.output
+    url = json.loads((tmp_path / "claims" / "pi-a.json").read_text())["url"]
+    assert done.stderr.count("no other machine reaches") == done.stderr.count(url) == 1
+
+
 def test_claims_are_listed_without_their_characters_and_revoked(operator):
     made = json.loads(operator("enrol-token", "create", "shelf", "--uses", "3", "--prefix", "pi", "--json"))
     listed = operator("enrol-token", "list")
@@ -128,9 +144,51 @@ def test_claims_are_listed_without_their_characters_and_revoked(operator):
         operator("enrol-token", "revoke", "shelf")
 
 
-def test_the_url_of_a_claim_can_be_said(operator):
-    made = operator("enrol-token", "create", "twin", "--url", "https://10.0.2.2:8080/", "--json")
-    assert json.loads(made)["url"] == "https://10.0.2.2:8080"
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://nightjar.example",
+        "http://nightjar.example:8080",
+        "nightjar.example:8080",
+        "https://",
+        "https://nightjar.example:port",
+        "https://nightjar.example:99999",
+        "https://nightjar.example/devices",
+        "https://anna@nightjar.example",
+        "https://[::1",
+        "https://[1.2.3.4]",
+        "https://[::1]x",
+        "https://[1:2]",
+        "https://10.0.2.999",
+        "https://nightjar..example",
+        "https://nightjar.example:0",
+        "https://nightjar.example:",
+        "https://nightjar.example?",
+        "https://nightjar.example#",
+        "https://night jar.example",
+        "https://nightjar.example\n",
+        "https://night\tjar.example",
+        " https://nightjar.example",
+        "https://nightjar.example\\devices",
+        "https://nightjar.example/?",
+        " ",
+    ],
+)
+def test_a_url_that_no_device_can_use_is_refused_and_no_claim_is_made(operator, world, url):
+    arguments = ["enrol-token", "create", "nowhere", "--url", url, "--config", str(world.path)]
+    done = CliRunner().invoke(cli, arguments)
+    assert "nowhere" not in operator("enrol-token", "list")
+    assert (done.exit_code, "expected https://NAME" in " ".join(done.stderr.split())) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://10.0.2.2:8080", "https://[2001:db8::1]:8080", "https://pi_5.lan", "HTTPS://Nightjar.example"]
+)
+def test_the_url_of_a_claim_can_be_said(operator, url):
+    for given in (url, f"{url}/"):
+        made = operator("enrol-token", "create", "twin", "--url", given, "--json")
+        operator("enrol-token", "revoke", "twin")
+        assert json.loads(made)["url"] == url
 
 
 @pytest.mark.parametrize(

@@ -203,10 +203,22 @@ def test_a_certificate_that_an_agent_without_copies_renewed_counts(enrolled, dat
     path.write_bytes(
         path.read_bytes().replace(str(enrolled.identity.expires_s).encode(), str(later.expires_s).encode())
     )
+    credential = data_dir / FOLDER / CREDENTIAL
+    credential.write_bytes(credential.read_bytes() + b"\n")  # another one
     mend_identity(data_dir)
     assert held_identity(data_dir).expires_s == later.expires_s
     path.write_bytes(b"")
     assert held_identity(data_dir).expires_s == later.expires_s
+
+
+def test_a_damaged_date_is_no_renewal(enrolled, data_dir):
+    path = data_dir / FOLDER / IDENTITY
+    before = path.read_bytes()
+    path.write_bytes(before.replace(str(enrolled.identity.expires_s).encode(), b"9e9"))
+    assert path.read_bytes() != before
+    mend_identity(data_dir)
+    assert path.read_bytes() == before
+    assert "identity.json was put away" in in_short(data_dir)
 
 
 def test_doctor_names_the_date_of_a_certificate_that_ended(world, tmp_path):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import urllib3
@@ -16,6 +17,7 @@ from nightjar.coordinator.tls.contexts import http_pool
 from nightjar.edge_agent.enrolment.enrolling import enrol
 from nightjar.edge_agent.enrolment.identity import FOLDER, EnrolledIdentity, held_identity, tls_context
 from tests.coordinator.model_folder import write_model
+from tests.processes import end
 
 ROOT = Path(__file__).parents[2]
 CUT_OFF = urllib3.Retry(5, allowed_methods=None, redirect=False, status=False)
@@ -23,10 +25,14 @@ CUT_OFF = urllib3.Retry(5, allowed_methods=None, redirect=False, status=False)
 
 
 class World:
-    def __init__(self, folder: Path, kind: str, more: str = "") -> None:
+    environment: Mapping[str, str] = os.environ
+    """Of the process."""
+
+    def __init__(self, folder: Path, kind: str, more: str = "", model: Path | None = None) -> None:
         self.folder = folder
         port, self.broker_port, page_port = free_ports(3)
-        write_model(folder / "model")
+        if model is None:
+            write_model(folder / "model")
         self.path = folder / "coordinator.toml"
         self.path.write_text(
             f"""
@@ -38,7 +44,7 @@ class World:
             kind = "{kind}"
             port = {self.broker_port}
             [task]
-            model = "model"
+            model = "{model or "model"}"
             goal = 2
             minimum = 2
             over_selection = 1.0
@@ -66,20 +72,24 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(120)
+        self.stop()
 
-    def start(self) -> None:
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            end(self.process, 120)
+
+    def start(self, *, waits: bool = True) -> None:
+        """Start it; ``waits`` until it is healthy, too."""
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "nightjar.coordinator", "serve", "--config", str(self.path)],
                 cwd=ROOT,
                 stderr=log,
                 stdout=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**self.environment, "PYTHONPATH": str(ROOT)},
             )
-        self.wait_until(self.healthy, "healthy")
+        if waits:
+            self.wait_until(self.healthy, "healthy")
 
     def kill(self) -> None:
         self.process.kill()

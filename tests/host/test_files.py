@@ -11,6 +11,7 @@ from nightjar.host.files import (
     overwrite_file,
     put_folder_in_place,
     put_in_place,
+    read_file,
     replace_file,
     replace_link,
 )
@@ -146,3 +147,15 @@ def test_a_secret_is_written_over_where_it_lies(tmp_path):
     overwrite_file(path, b"xxxxxx")
     assert path.read_bytes() == b"xxxxxx, and more"
     assert path.stat().st_ino == before
+
+
+def test_a_file_that_damage_made_endless_is_refused_and_not_read(tmp_path):
+    """A length of many gigabytes in a broken directory entry would take all the memory of a board."""
+    path = tmp_path / "identity.json"
+    path.write_bytes(b"{}")
+    assert read_file(path) == b"{}"
+    os.truncate(path, 2**40)
+    with pytest.raises(OSError, match="expected at most 67108864 bytes") as refused:
+        read_file(path)
+    assert refused.value.errno == errno.EFBIG
+    assert read_file(path, 2) == b"{}"

@@ -28,6 +28,7 @@ from tests.coordinator.fake_device import PATIENCE_S
 from tests.coordinator.model_folder import write_model
 from tests.coordinator.service_files import write_service
 from tests.hosts.network import Host
+from tests.processes import end
 
 ROOT = Path(__file__).parents[2]
 PORT = 8080
@@ -44,8 +45,7 @@ class Broker:
         wait_for_port(self.port)
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
+        end(self._process, 60)
 
 
 class Coordinator:
@@ -187,7 +187,9 @@ class Fleet:
                     shutil.copy(self.coordinators[0].folder / "data" / key, made.folder / "data" / key)
             self.coordinators.append(made)
             made.start()
-            made.wait_until(made.health, "started")
+            first = self.coordinators[0]
+            # Not only answering: what devices send before the leader has subscribed is lost, and sent by them again.
+            made.wait_until(first.leads if made is first else lambda: made.follows(first.name), "ready")  # noqa: B023
 
     def close(self) -> None:
         for each in self.coordinators:

@@ -64,10 +64,27 @@ def test_bytes_that_are_no_lexicon_are_refused(data):
 def test_english_has_what_people_type_and_no_common_misspelling():
     shares = word_shares("en")
     assert {"kate", "anna", "here", "were", "world", "write", "card", "its", "ill", "cant", "wont"} <= shares.keys()
-    assert not {"recieve", "definately", "wierd", "becuase", "freind", "teh", "dont", "whats"} & shares.keys()
-    assert {"that's", "what's", "it's", "here's", "let's"} <= shares.keys()
+    assert not {"recieve", "definately", "wierd", "becuase", "freind", "teh", "dont", "whats", "todays"} & shares.keys()
+    assert {"that's", "what's", "it's", "here's", "let's", "today's"} <= shares.keys()
     assert not {"abashment's", "dog's"} & shares.keys()
     assert shares["the"] > shares["here"] > shares["receive"]
+
+
+@pytest.mark.slow
+def test_a_word_with_an_accent_of_its_own_is_one_and_what_lacks_one_is_not():
+    spanish, french = word_shares("es"), word_shares("fr")
+    assert {"sé", "dé", "aún", "éste", "mirá", "se", "de"} <= spanish.keys()
+    assert not {"tambien", "corazon"} & spanish.keys()
+    assert "mail" in french
+    assert not {"cest", "daccord", "jai"} & french.keys()
+    assert "perchè" not in word_shares("it")
+
+
+@pytest.mark.slow
+def test_german_has_its_sharp_s():
+    german = word_shares("de")
+    assert {"größte", "grüße", "süß", "straße", "dass", "müsste"} <= german.keys()
+    assert not {"grösste", "grüsse", "süss", "strasse", "daß", "müßte"} & german.keys(), "completed with ß, as usual"
 
 
 # Seconds each: the longest lists are read whole. Russian is the one whose words are not all checked.

@@ -1,11 +1,13 @@
 """What a device does about the releases that the coordinator orders."""
 
+import os
 import shutil
 from datetime import UTC, datetime
 
 import pytest
 
 from nightjar.coordinator.storage.release_metadata import FOLDER, ONLINE_KEY, PublishedReleases, ReleaseMetadata
+from nightjar.edge_agent.shell.release_fetch import HANDED_OVER
 from nightjar.firmware_scripts import release_keys
 from nightjar.wire.errors import UnavailableError
 from nightjar.wire.releases import EVERYBODY, ReleaseOffer, ReleaseOrder
@@ -150,6 +152,21 @@ def test_a_bundle_that_came_to_nothing_is_told_and_not_fetched_again(owner, coor
     (device.record.parent / "not-taken").write_text("pip could not install the wheels")
     assert device.look().refused == "0.2.0: pip could not install the wheels"
     assert sum(path.startswith("/artifacts/") for path in coordinator.asked) == 1
+
+
+@pytest.mark.parametrize("left", ["bytes that are no text", "a pipe"])
+def test_what_damage_leaves_of_the_note_of_the_last_bundle_keeps_no_release_away(owner, coordinator, device, left):
+    """Proven before: bytes that are no text ended each look with a traceback, for ever; a pipe was waited for."""
+    coordinator.add(owner, owner.release("0.2.0"))
+    coordinator.order = TO_ALL
+    note = device.handed_over.with_name(HANDED_OVER)
+    note.parent.mkdir(parents=True)
+    if left == "a pipe":
+        os.mkfifo(note)
+    else:
+        note.write_bytes(bytes(range(128, 192)))
+    assert device.look().text == "release 0.2.0 was fetched and handed over"
+    assert device.look().text == "release 0.2.0 is handed over already"
 
 
 def test_a_newer_release_replaces_one_that_cannot_be_unpacked(owner, coordinator, device):

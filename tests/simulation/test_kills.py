@@ -39,7 +39,7 @@ from nightjar.wire.parameters import weights_from_bytes
 from tests.brokers import hang_up
 
 pytestmark = [
-    *(pytest.mark.long, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow),
+    *(pytest.mark.verify, pytest.mark.broker, pytest.mark.tflite, pytest.mark.tensorflow),
     pytest.mark.timeout(900),  # four rounds of six phones, some killed, beside whatever else runs
 ]
 

@@ -75,10 +75,11 @@ def explain(ledger: Ledger) -> list[str]:
     """The ledger in sentences, for people."""
     clipping = ledger.clipping
     times = "once" if ledger.participations == 1 else f"{ledger.participations} times"
+    apart = f", and at most once in any {ledger.separation} committed rounds in a row" if ledger.separation > 1 else ""
     return [
         f"after {ledger.rounds} rounds: epsilon {ledger.epsilon:.1f}, delta {ledger.delta:g}, for each {ledger.unit}; "
         f"after the {ledger.noised} so far: epsilon {ledger.spent:.1f}",
-        f"a device takes part at most {times}, and at most once in any {ledger.separation} committed rounds in a row",
+        f"a device takes part at most {times}{apart}",
         f"it moves a round's mean by at most {ledger.influence:.3g}, and the noise has the deviation "
         f"{ledger.noise:.3g} in each coordinate" + ("" if clipping is None else ", in the first round"),
         *(

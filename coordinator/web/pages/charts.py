@@ -108,6 +108,9 @@ def _chart(kind: Any, labels: Sequence[str], unit: str, **options: Any) -> Any:
 
 
 def _short(value: float, unit: str) -> str:
+    """A value at an axis; empty between two whole numbers of what is counted."""
+    if not unit and value != round(value):
+        return ""
     for end, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:g} {end}{unit}"

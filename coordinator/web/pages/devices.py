@@ -14,7 +14,7 @@ from nightjar.coordinator.enrolment.standing import Standing, standing_word, wha
 from nightjar.coordinator.rounds.labelling import conditions
 from nightjar.coordinator.rounds.lease import SHARE_WINDOW, Lease, counted_rounds
 from nightjar.coordinator.rounds.week import DAY_S, spent
-from nightjar.coordinator.storage.apart import LOST_AFTER_DAYS, apart, lost_before
+from nightjar.coordinator.storage.apart import LOST_AFTER_DAYS, apart, lost_before, reasons_apart
 from nightjar.coordinator.storage.fleet import APART, BLOCKED, GROUPS, LOST
 from nightjar.coordinator.storage.reading import HeardPosition, Wanted
 from nightjar.coordinator.tasks.operations import BlockDevice, LabelDevice, UnblockDevice
@@ -23,8 +23,7 @@ from nightjar.coordinator.views.rows import last_week
 from nightjar.coordinator.web import request_parsing
 from nightjar.coordinator.web.admission import needs
 from nightjar.coordinator.web.documents import EmptyBody, Number, ReasonBody
-from nightjar.coordinator.web.driver_calls import label as give_labels
-from nightjar.coordinator.web.driver_calls import operate
+from nightjar.coordinator.web.driver_calls import operate, operate_on_known
 from nightjar.coordinator.web.pages import charts
 from nightjar.coordinator.web.pages.refused import form_on
 from nightjar.coordinator.web.ports import Site
@@ -104,7 +103,7 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
         return render_template(
             "devices.html",
             devices=leases,
-            apart={each.device: apart(each, lost_before_s, revoked=each.device in revoked) for each in leases},
+            apart=reasons_apart(leases, lost_before_s, revoked),
             choices={FLEET: "of the fleet", **{why: why for why in APART}},
             lost_after_days=LOST_AFTER_DAYS,
             asked=asked,
@@ -152,14 +151,14 @@ def add_devices(blueprint: Blueprint, site: Site) -> None:
         with ports.repository.transaction() as view:
             lease = view.lease(device)
         former = set() if lease is None else set(lease.labels.split())
-        give_labels(ports, LabelDevice(device, tuple(wanted - former), tuple(former - wanted)))
+        operate_on_known(ports, LabelDevice(device, tuple(wanted - former), tuple(former - wanted)))
         return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/block")
     @needs(Role.OPERATOR)
     @form_on("one_device")
     def block(name: str) -> AnyResponse:
-        operate(ports, BlockDevice(request_parsing.device(name), request_parsing.form(ReasonBody).reason))
+        operate_on_known(ports, BlockDevice(request_parsing.device(name), request_parsing.form(ReasonBody).reason))
         return redirect(url_for("pages.one_device", name=name), 303)
 
     @blueprint.post("/devices/<name>/unblock")

@@ -16,6 +16,8 @@ const field = element("text");
 const history = new History();
 let current = draft();
 const FORGET_AFTER_MS = 700; // how long a suggestion is held until it is forgotten
+const FULL = "The message is full: send it first.";
+const WORDS = /[\p{L}\p{N}\p{M}'’]+/gu;
 const GLIDE_PATIENCE_MS = 60_000; // a line cannot be typed again: rather wait
 
 // --- The text ----------------------------------------------------------------------------------------------------
@@ -33,7 +35,12 @@ function now() {
 // kind: "letter" or "erase" if the change is one of a row that undo takes back at once.
 function put(next, kind = "") {
   const last = now();
-  if (next === last || next.text.length > field.maxLength) return;
+  if (next === last) return;
+  if (next.text.length > field.maxLength) {
+    notKept = FULL;
+    notice(FULL, true);
+    return;
+  }
   if (next.text !== last.text) history.record(last, kind);
   write(next);
 }
@@ -70,7 +77,8 @@ function typed(character, automatic) {
   const at = now();
   const atEnd = at.start === at.end && !/^[\p{L}\p{N}\p{M}'’]/u.test(at.text.slice(at.end));
   const taking = atEnd ? bar.taking(untilCaret(at)) : null; // inside a word its beginning says little
-  const next = type(at, character, { language: chosen().language, automatic, taking });
+  const leaves = (word) => bar.leaves(word);
+  const next = type(at, character, { language: chosen().language, automatic, taking, leaves });
   put(next, /[\p{L}\p{N}\p{M}'’]/u.test(character) ? "letter" : "");
   if (next.before !== null && taking !== null) say(`${taking.prefix} changed to ${taking.word}`);
 }
@@ -88,7 +96,13 @@ function back() {
   put(next, wentBack ? "" : "erase");
 }
 
-const lastWord = (d) => untilCaret(d).trimEnd().split(/\s/u).at(-1).replace(/[.,?!;:…]+$/u, "");
+function undo() {
+  const next = history.undo(now());
+  bar.leave(lastWord(next)); // also where the change was taken back together with what was typed after it
+  write(next);
+}
+
+const lastWord = (d) => untilCaret(d).match(WORDS)?.at(-1) ?? "";
 
 function take(place) {
   const at = now();
@@ -142,7 +156,7 @@ async function glide(place, points, keys, byHand) {
   }
   const next = acceptAt(at, place.at, word);
   if (next.text.length > field.maxLength) {
-    notice("The message is full: send it first.", true);
+    notice(FULL, true);
     return;
   }
   history.record(at);
@@ -295,7 +309,6 @@ slots.forEach((slot, place) => {
   let held = null; // of a long press
   let forgotten = false;
   const forget = async () => {
-    forgotten = true;
     try {
       const word = await bar.forget(place);
       notKept = word === "" ? "" : `“${word}” is suggested no more, until you type it again.`;
@@ -306,7 +319,11 @@ slots.forEach((slot, place) => {
   };
   slot.addEventListener("pointerdown", (event) => {
     forgotten = false;
-    if (event.button === 0 && !slot.disabled) held = setTimeout(forget, FORGET_AFTER_MS);
+    if (event.button !== 0 || slot.disabled) return;
+    held = setTimeout(() => {
+      forgotten = true; // and so the click that ends the press takes nothing
+      forget();
+    }, FORGET_AFTER_MS);
   });
   for (const end of ["pointerup", "pointercancel", "pointerleave"]) slot.addEventListener(end, () => clearTimeout(held));
   slot.addEventListener("contextmenu", (event) => event.preventDefault());
@@ -318,7 +335,7 @@ slots.forEach((slot, place) => {
   });
 });
 element("undo").addEventListener("click", () => {
-  write(history.undo(now()));
+  undo();
   field.focus();
 });
 // Pressing a key or a suggestion must not take the caret out of the field.
@@ -338,7 +355,7 @@ field.addEventListener("beforeinput", (event) => {
   if (isComposing) return;
   if (inputType === "insertText" && data?.length === 1) typed(data, false);
   else if (inputType === "deleteContentBackward") back();
-  else if (inputType === "historyUndo") write(history.undo(now()));
+  else if (inputType === "historyUndo") undo();
   else if (inputType === "historyRedo") write(history.redo(now()));
   else {
     history.record(now());
@@ -347,7 +364,12 @@ field.addEventListener("beforeinput", (event) => {
   event.preventDefault();
 });
 field.addEventListener("compositionstart", () => history.record(now()));
-field.addEventListener("input", changed);
+field.addEventListener("input", ({ inputType }) => {
+  changed();
+  if (!inputType?.startsWith("insertFrom") || field.value.length < field.maxLength) return;
+  notKept = "The message is full: the end of what was pasted may be missing.";
+  notice(notKept);
+});
 document.addEventListener("selectionchange", () => {
   if (document.activeElement === field && untilCaret(now()) !== bar.latest) askForWords();
 });
@@ -364,7 +386,8 @@ field.addEventListener("keydown", (event) => {
     bar.dismiss(untilCaret(now()));
   } else if (command && !event.altKey && "zyZ".includes(event.key)) {
     event.preventDefault(); // the browser does not know what we typed, and has nothing to undo
-    write(event.key === "z" ? history.undo(now()) : history.redo(now()));
+    if (event.key === "z") undo();
+    else write(history.redo(now()));
   }
 });
 // Typing anywhere on the page goes to the field.

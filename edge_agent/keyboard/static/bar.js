@@ -103,6 +103,10 @@ export class Bar {
     this.#render();
   }
 
+  leaves(word) {
+    return this.#left.has(word.toLowerCase());
+  }
+
   // The person wants a word offered no more.
   async forget(place) {
     const word = this.#shown.suggestions[place];
@@ -125,7 +129,7 @@ export class Bar {
   }
 
   #takes() {
-    return this.#shown.space_takes && chosen().spaceTakes && !this.#left.has(this.#shown.prefix.toLowerCase());
+    return this.#shown.space_takes && chosen().spaceTakes && !this.leaves(this.#shown.prefix);
   }
 
   #written(word) {

@@ -6,22 +6,31 @@
 
 import { isAbbreviation } from "./abbreviations.js";
 
-const ENDS_WORD = /^[\s.,?!;:…)\]}»”،؛؟।]$/u; // typing one of these finishes the word before it
-const HUGS_WORD = /^[.,?!;:…)\]}»”،؛؟।%]/u; // stands right after a word: changes places with a suggestion's own space
+const ENDS_WORD = /^[\s.,?!;:…)\]}»”،؛؟۔।]$/u; // typing one of these finishes the word before it
+const HUGS_WORD = /^[.,?!;:…)\]}”،؛؟۔।%٪]/u; // stands right after a word: changes places with a suggestion's own space
+// A space, or a quotation mark that closes; those that also open in other languages do if nothing is quoted after them.
+const FOLLOWS_CLOSELY = /^(?:[\s"'”’]|[“‘«»](?![\p{L}\p{N}]))/u;
 const JOINS_WORDS = /^['’\-‐‑/_@]$/u; // stands between two words, without spaces
-const SPACED_IN_FRENCH = /^[?!;:»]$/u;
+const BOTH_WAYS = /^["*~`]$/u; // opens and closes: a quotation, and what messengers show bold, struck out or as code
+const STARTS_MARK = /(?:^|[\s([{])[*~`»‚]$/u;
+const OPENED = { "“": "„", "‘": "‚" }; // by the signs that close them in German and open in English
 const NARROW_SPACE = "\u202f";
-const WORD_GOES_ON = /^[\p{L}\p{N}\p{M}'’]+/u;
+const WORD_GOES_ON = /^(?:[\p{L}\p{N}\p{M}]|['’](?=\p{L}))+/u; // a mark at its end may close a quotation
 // A lone i is a word after a space, a quotation mark, a bracket or a dash; not in @i, -i, /i, $i or a_i.
-const LONELY_I = /(?<=^|[\s"“‘«„([{—–…¿¡])(i)((?:['’]\p{L}+)?)$/u;
-const I_AND_STOP = /(?<=^|[\s"“‘«„—–…])i\.$/u; // i.e. has a letter where the sentence that ends in I has a space
-const SENTENCE_START = /(^|[.!?…。؟।]["'’)\]»”]*\s+|\n\s*)["'‘([«“„¿¡]*$/u;
+const LONELY_I = /(?<=^|[\s"“‘«„([{—–…¿¡]|(?:^|\s)'|\s\*)(i)((?:['’]\p{L}+){0,2})$/u;
+const I_AND_STOP = /(?<=^|[\s"“‘«„—–…])i\.+$/u; // i.e. has a letter where the sentence that ends in I has a space
+// Marks that close a quotation in one language open it in another: “ » « ‘.
+const SENTENCE_START = /(^|[.!?…。؟।۔](?:["'’‘)\]”“«]|\s?»)*\s+|\n\s*)(?:["'‘([“„‚»¿¡]|«\s?)*$/u;
 const AFTER_SALUTATION = /,[^\S\n]*\n\s*$/u;
-const LAST_WORD = /(\S+)\s+["'‘([«“„¿¡]*$/u;
-const WORD_THEN_SPACE = /[\p{L}\p{N}\p{M})"'»”\]] $/u;
+const LAST_WORD = /(\S+)\s+(?:["'‘([“„‚»¿¡]|«\s?)*$/u;
+// A word, an amount, or the end of a quotation or bracket in which no sentence has ended.
+const WORD_THEN_SPACE =
+  /(?:[\p{L}\p{N}\p{M}%°]|(?<=\p{N}\s?)\p{Sc}|(?<![.!?…]\s?["'’‘»”“)\]]*)(?:»|(?<=\S)["'’‘”“)\]])) $/u;
 const OPENING = /[\s([{«“„‘¿¡/\-—–_@#]$/u;
 // What may follow an apostrophe in English: it's, I'd, I'm, don't, we're, I've, we'll.
-const CONTRACTED = /^[sdmtrvl]$/u;
+const CONTRACTED = /^['’](?:[sdmtrvl]|re|ve|ll)$/u;
+const WITHIN_NUMBER = /(?<=\p{N})\u202f?([.:,]) $/u; // 10:30, 3.14
+const GOES_ON = /^[\p{L}\p{N}_]$/u;
 const SMILES = /^[)(|/\\*<>[\]^'\-]$/u;
 const SMILING_LETTERS = /^[DPpOoXx3]$/u;
 
@@ -59,23 +68,36 @@ export function startsSentence(d, language = "") {
   if (!SENTENCE_START.test(left)) return false;
   const sameLine = left.slice(left.lastIndexOf("\n") + 1);
   if (sameLine.trim() === "") return !(language.startsWith("de") && AFTER_SALUTATION.test(left));
-  const [, last = ""] = sameLine.match(LAST_WORD) ?? [];
-  return !isAbbreviation(last, language);
+  const found = sameLine.match(LAST_WORD);
+  return found === null || !isAbbreviation(found[1], language, sameLine.slice(0, found.index));
 }
 
 // Whether a quotation mark at the end of a text opens; it closes if one of its kind is open.
 function opensQuote(left) {
   const line = left.slice(left.lastIndexOf("\n") + 1);
-  return line.endsWith('"') && line.split('"').length % 2 === 0;
+  const last = line.at(-1) ?? "";
+  if (BOTH_WAYS.test(last)) return line.split(last).length % 2 === 0 && (last === '"' || STARTS_MARK.test(line));
+  return (last === "‚" || (last === "»" && turned(left))) && STARTS_MARK.test(line);
 }
 
-const isOpening = (left) => OPENING.test(left) || opensQuote(left) || /(^|[\s([{])['’]$/u.test(left);
+// Whether quotations stand in »these« and not in «these».
+const turned = (text) => /^[^«»]*»/u.test(text);
 
 // Whether a sign closes a quotation.
-function closesQuote(left, character, language) {
+function closesQuote(left, character) {
   const line = left.slice(left.lastIndexOf("\n") + 1);
-  if (character === '"') return line.split('"').length % 2 === 0;
-  return character === "“" && language.startsWith("de") && line.lastIndexOf("„") > line.lastIndexOf("“");
+  if (BOTH_WAYS.test(character)) return line.split(character).length % 2 === 0;
+  const [opened, closed] = [left.lastIndexOf("»"), left.lastIndexOf("«")];
+  if (character === "«") return turned(left) && opened > closed;
+  if (character === "»" && turned(left)) return opened > closed && left.split("»").length % 2 === 0; // »so», in Swedish
+  if (character === "»") return closed > opened;
+  return (character === "‘" || character === "“") && line.lastIndexOf(OPENED[character]) > line.lastIndexOf(character);
+}
+
+// Whether a word that is put after a text stands right at its last sign.
+function isOpening(left) {
+  const closed = /[“«‘]$/u.test(left) && closesQuote(left.slice(0, -1), left.at(-1));
+  return !closed && (OPENING.test(left) || opensQuote(left) || /(^|[\s([{])['’]$/u.test(left));
 }
 
 // The first letter of a word as a capital; in Turkish that of i is İ.
@@ -96,9 +118,14 @@ export function upper(text, language) {
 //   language: what is typed; English has a capital I, French a space before some signs.
 //   automatic: a key on the screen, where two spaces make a full stop; a physical keyboard types what it is told.
 //   taking: {prefix, word}, the suggestion that finishing the word takes; null if none.
-export function type(d, character, { language = "", automatic = false, taking = null } = {}) {
+//   leaves: whether the person wants a word as it was typed.
+export function type(d, character, { language = "", automatic = false, taking = null, leaves = () => false } = {}) {
   const collapsed = d.start === d.end;
   const left = untilCaret(d);
+  // A name that goes on after its full stop, as of a file or a computer, was no slip of a word.
+  if (collapsed && d.before !== null && /\p{L}\.$/u.test(left) && GOES_ON.test(character)) {
+    return plainly(d.before, character, language);
+  }
   if (collapsed && d.joined !== null) {
     const apart = parted(d, character, language);
     if (apart !== null) return apart;
@@ -111,7 +138,7 @@ export function type(d, character, { language = "", automatic = false, taking = 
       return { ...plainly(taken, character, language), before: asTyped() };
     }
     const small = language.startsWith("en") ? lonelyI(left, character) : 0;
-    if (small > 0) {
+    if (small > 0 && !leaves(left.slice(-small))) {
       const word = capital(left.slice(-small), language);
       return { ...plainly(swapLast(d, small, word), character, language), before: asTyped() };
     }
@@ -124,18 +151,21 @@ export function type(d, character, { language = "", automatic = false, taking = 
 
 // How many characters before the caret are the word I, once this character has been typed; 0 if none.
 function lonelyI(left, character) {
-  if (/\s/u.test(character) && I_AND_STOP.test(left)) return 2;
+  const stopped = left.match(I_AND_STOP);
+  if (stopped !== null && /\s/u.test(character)) return stopped[0].length;
   const [found = "", , ending = ""] = left.match(LONELY_I) ?? [];
   if (found === "" || ending !== "") return found.length;
   const bracketed = /[([{]$/u.test(left.slice(0, -1));
   if (/^[)\]]$/u.test(character)) return !bracketed && left.includes(character === ")" ? "(" : "[") ? 1 : 0;
-  return /^[\s,?!…”»]$/u.test(character) && (!bracketed || /\s/u.test(character)) ? 1 : 0;
+  return /^[\s,?!…”»—]$/u.test(character) && (!bracketed || /\s/u.test(character)) ? 1 : 0;
 }
 
 function plainly(d, character, language) {
   const own = d.ownSpace && d.start === d.end && untilCaret(d).endsWith(" ");
-  const mayBeMouth = d.joined?.smile && d.joined.end === d.start && SMILING_LETTERS.test(character);
-  if (mayBeMouth) return { ...insert(d, character), joined: { ...d.joined, end: d.start + 1 } };
+  const [spaced = "", sign] = own && /^\p{N}$/u.test(character) ? (untilCaret(d).match(WITHIN_NUMBER) ?? []) : [];
+  if (spaced !== "") return swapLast(d, spaced.length, sign + character);
+  const goesOn = d.joined?.end === d.start && (d.joined.smile ? SMILING_LETTERS : /^\p{L}$/u).test(character);
+  if (goesOn) return { ...insert(d, character), joined: { ...d.joined, end: d.start + 1 } };
   if (!own) return insert(d, character);
   if (character === " ") return { ...d, ownSpace: false, before: null, joined: null }; // the space is there already
   const at = d.start - 1;
@@ -143,12 +173,18 @@ function plainly(d, character, language) {
     const next = swapLast(d, 1, character);
     return /['’]/u.test(character) ? { ...next, joined: { at, end: next.start, smile: false } } : next;
   }
-  if (HUGS_WORD.test(character) || closesQuote(untilCaret(d), character, language)) {
-    const spaced = language.startsWith("fr") && SPACED_IN_FRENCH.test(character);
-    const next = { ...swapLast(d, 1, `${spaced ? NARROW_SPACE : ""}${character} `), ownSpace: true };
+  if (HUGS_WORD.test(character) || closesQuote(untilCaret(d), character)) {
+    const apart = language.startsWith("fr") && spacedInFrench(untilCaret(d), character);
+    const next = { ...swapLast(d, 1, `${apart ? NARROW_SPACE : ""}${character} `), ownSpace: true };
     return /[:;]/u.test(character) ? { ...next, joined: { at, end: next.start, smile: true } } : next;
   }
   return insert(d, character);
+}
+
+// Whether a space stands before a sign in French: not within ?! or !!!, nor at the end of a quotation that began without.
+function spacedInFrench(left, character) {
+  if (character === "»") return !/«[^\s«][^«]*$/u.test(left);
+  return /^[?!;:]$/u.test(character) && !(/^[?!]$/u.test(character) && /[?!] $/u.test(left));
 }
 
 // The keys after a sign that took the place of a suggestion's space may show that the space belongs there: a quotation
@@ -157,7 +193,7 @@ function parted(d, character, language) {
   const { at, end, smile } = d.joined;
   const tail = d.text.slice(at, d.start);
   if (!smile) {
-    const quotes = /^\p{L}$/u.test(character) && language.startsWith("en") && !CONTRACTED.test(character);
+    const quotes = /^\p{L}$/u.test(character) && language.startsWith("en") && !CONTRACTED.test(tail + character);
     return quotes && d.start === end ? swapLast(d, tail.length, ` ${tail}${character}`) : null;
   }
   const eyes = tail.trim()[0];
@@ -175,7 +211,7 @@ export function accept(d, prefix, word) {
   const gap = prefix === "" && left !== "" && !isOpening(left) ? " " : "";
   const [rest = ""] = prefix === "" ? [] : (d.text.slice(d.end).match(WORD_GOES_ON) ?? []);
   const right = d.text.slice(d.end + rest.length);
-  const space = /^\s/u.test(right) || HUGS_WORD.test(right) ? "" : " ";
+  const space = FOLLOWS_CLOSELY.test(right) || HUGS_WORD.test(right) ? "" : " ";
   const marks = { ownSpace: space !== "", before: { ...d, before: null, joined: null } };
   return replace(d, start, d.end + rest.length, gap + word + space, marks);
 }

@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings, yes_or_no
@@ -22,15 +22,47 @@ _ACCELEROMETER = 1 << 6
 """INPUT_PROP_ACCELEROMETER: an accelerometer sends events all the time, even if the device is not in use."""
 
 
+class LastUse:
+    """How long ago the device was last used, of which a wall clock's time is kept. Thread-safe.
+
+    Only the first time that is seen is compared with the wall clock; from then on the clock that never jumps counts.
+    Otherwise a key that was pressed while the clock was a year ahead would be use for a year.
+    """
+
+    def __init__(self) -> None:
+        self._seen: tuple[float, float, float] | None = None  # the time kept, how old it was, and when that was seen
+
+    def ago_s(self, last_s: float, wall_s: float, running_s: float) -> float:
+        """Seconds since ``last_s``; ``running_s`` is now on a clock that never jumps.
+
+        >>> use = LastUse()
+        >>> use.ago_s(900.0, 1000.0, 5.0), use.ago_s(900.0, 0.0, 6.0)
+        (100.0, 101.0)
+        >>> use.ago_s(1010.0, 1010.0, 15.0), use.ago_s(1010.0, 10.0, 25.0)
+        (0.0, 10.0)
+        """
+        seen = self._seen
+        if seen is None or seen[0] != last_s:
+            age_s = max(0.0, wall_s - last_s) if seen is None or last_s == -math.inf else 0.0
+            seen = self._seen = (last_s, age_s, running_s)
+        return seen[1] + running_s - seen[2]
+
+
 class TypingActivity:
     """When somebody last typed on our own keyboard page. Thread-safe.
 
     Kept as the modification time of a file, so that a restarted agent and ``nightjar-agent conditions`` know it too.
     """
 
-    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:  # noqa: TID251 - an adapter
+    def __init__(
+        self,
+        path: Path,
+        wall_s: Callable[[], float] = time.time,  # noqa: TID251 - an adapter
+        running_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
-        self._wall_s = wall_s
+        self._wall_s, self._running_s = wall_s, running_s
+        self._last = LastUse()
 
     def note(self) -> None:
         """Record that somebody typed just now."""
@@ -43,8 +75,8 @@ class TypingActivity:
             os.utime(self._path, (now_s, now_s))
 
     def idle_s(self) -> float:
-        """Seconds since somebody last typed; infinite if never, 0 if the clock has been set back since."""
-        return max(0.0, self._wall_s() - _time_s(self._path, "st_mtime"))
+        """Seconds since somebody last typed; infinite if never."""
+        return self._last.ago_s(_time_s(self._path, "st_mtime"), self._wall_s(), self._running_s())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +98,15 @@ class Terminals:
     root: Path
     idle_after_s: float
     wall_s: Callable[[], float] = time.time  # noqa: TID251 - an adapter
+    running_s: Callable[[], float] = time.monotonic
+    last: LastUse = field(default_factory=LastUse)
 
     def __call__(self) -> Readings:
         """Take a reading now."""
         paths = (*self.root.glob("dev/tty[1-9]"), *self.root.glob("dev/pts/[0-9]*"))
         last_s = max((_time_s(path, "st_atime") for path in paths), default=-math.inf)
-        return use_readings(self.wall_s() - last_s, self.idle_after_s, "terminals")
+        idle_s = self.last.ago_s(last_s, self.wall_s(), self.running_s())
+        return use_readings(idle_s, self.idle_after_s, "terminals")
 
 
 class InputDevices:

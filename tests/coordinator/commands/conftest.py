@@ -2,6 +2,7 @@ import json
 import sys
 
 import pytest
+import structlog
 
 from nightjar.coordinator.__main__ import main
 from tests.coordinator.commands.site import Site
@@ -23,6 +24,8 @@ def run(monkeypatch, capsys):
             status = 0
         except SystemExit as error:
             status = error.code
+        finally:
+            structlog.reset_defaults()  # 'serve' logs to this test's standard error
         output = capsys.readouterr()
         return status, output.out, output.err
 

@@ -22,6 +22,7 @@ from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.model_folder import import_model
 from nightjar.coordinator.storage.tokens import TokenTable
+from nightjar.coordinator.storage.view import DatabaseView
 from nightjar.coordinator.tasks.record import TaskRecord
 from nightjar.coordinator.tasks.settings import TaskSettings
 from nightjar.coordinator.tasks.task import Task
@@ -100,6 +101,15 @@ class Site:
             tx.drop_frames(1)
             tx.add_report(report(2), REPORT)
         database.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[DatabaseView]:
+        """What the service would write in its database, in a file here."""
+        with (
+            contextlib.closing(Database(f"sqlite:///{database_file(self.data)}")) as database,
+            database.transaction() as tx,
+        ):
+            yield tx
 
     def listen_on(self, port: int) -> None:
         """Have the configuration name that port."""

@@ -1,11 +1,13 @@
+import contextlib
 import getpass
 import json
+import re
 
 import pytest
 import urllib3
 from msgspec.structs import replace
 
-from nightjar.coordinator.access import Role, fingerprint
+from nightjar.coordinator.access import Role, fingerprint, new_token
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.control_socket import OPERATOR
 from nightjar.coordinator.records.inbox import Operated
@@ -87,6 +89,20 @@ def test_versions_are_moved_by_the_running_service(served, ask):
     ]
 
 
+def test_labels_that_changed_and_none_at_all_are_said_to_be_so(served, run, site):
+    changed = run("device", "label", "a", "--add", "kitchen", "--config", site.config)
+    assert changed[:2] == (0, "labels changed: a\n")
+    status, _out, err = run("device", "label", "a", "--config", site.config)
+    assert (status, "--add LABEL" in err) == (ConfigError.exit_status, True)
+
+
+@pytest.mark.parametrize("option", ["--add", "--remove"])
+def test_labels_that_are_so_already_are_no_change(run, site, option):
+    with web_half(site, lambda event, _database: event.answer(False) if isinstance(event, Operated) else None):
+        status, out, _err = run("device", "label", "a", option, "kitchen", "--config", site.config)
+    assert (status, out) == (0, "nothing to change: their labels are so already\n")
+
+
 def test_only_the_socket_for_commands_believes_a_name(served, site):
     config = load_config(site.config, {})
     headers = {OPERATOR: "root", "Nightjar-Command-Of": "root", "nightjar.command_of": "root"}
@@ -124,3 +140,81 @@ def test_a_mistyped_name_makes_no_device(served, run, site):
     assert status == 2
     assert "no device nobody was ever heard of" in err
     assert not [event for event in served if isinstance(event, Operated)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bad name!",), "expected 1 to 64 letters, digits"),
+        (("y", "--days", "1e9"), "expected a number of at most 3650, got 1000000000.0"),
+        (("y", "--days", "nan"), "expected a number above 0, got nan"),
+        (("y", "--days", "0"), "expected a number above 0, got 0"),
+    ],
+)
+def test_a_token_that_the_api_would_refuse_is_not_made(run, ask, site, arguments, said):
+    status, out, err = run("token", "create", *arguments, "--role", "viewer", "--config", site.config)
+    assert (status, out, ask("token", "list")) == (ConfigError.exit_status, "", [])
+    assert said in " ".join(err.split())
+
+
+def test_a_token_of_before_that_ends_after_the_last_year_can_be_listed_and_revoked(run, ask, site):
+    """Proven before: a token for 1e9 days ended the command and the page with a traceback."""
+    _characters, record = new_token("old", Role.VIEWER, 0.0, 1e14)
+    with contextlib.closing(Database(f"sqlite:///{database_file(site.data)}")) as database:
+        TokenTable(database).add(record, "root")
+    status, out, _err = run("token", "list", "--config", site.config)
+    assert (status, "9999-12-31" in out) == (0, True)
+    assert ask("token", "revoke", "old", "--yes") == {"revoked": "old"}
+
+
+NAMED = [
+    ("task", "show", "{}"),
+    ("task", "pause", "{}", "--reason", "odd"),
+    ("task", "resume", "{}"),
+    ("task", "stop", "{}", "--reason", "odd"),
+    ("privacy", "explain", "{}"),
+    ("device", "show", "{}"),
+    ("device", "block", "{}", "--reason", "odd"),
+    ("device", "unblock", "{}"),
+    ("device", "label", "{}", "--add", "porch"),
+    ("device", "forget", "{}"),
+    ("enrol-token", "revoke", "{}"),
+    ("enrolment", "approve", "{}"),
+    ("enrolment", "refuse", "{}"),
+    ("fleet", "drop-rule", "{}"),
+    ("release", "show", "{}"),
+    ("release", "start", "{}"),
+    ("release", "rollback", "{}"),
+    ("round", "show", "{}"),
+    ("model", "show", "{}"),
+    ("model", "promote", "{}", "--reason", "odd"),
+]
+
+
+@pytest.mark.parametrize("command", NAMED, ids=lambda command: "-".join(command[:2]))
+def test_what_cannot_be_a_name_is_told_and_never_stands_for_another(served, run, site, command):
+    """Blank is what a script has of a variable that is not set: the task of the configuration is not meant."""
+    for name in ("", " ", "a/b", "../tasks", "keyboard?x", "\udce9", "9" * 300):
+        arguments = [each.format(name) for each in command]
+        status, out, err = run(*arguments, "--config", site.config)
+        assert (status, out) == (ConfigError.exit_status, ""), (name, out, err)
+        assert "URL" not in err, "nobody has typed one"
+        assert re.search("expected|a device name is|not in the range|not a valid", err), err
+        assert len(err) < 600, "a long name hides what is wrong with it"
+    assert served == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("device", "block", "a", "--reason", "caf\udce9"),
+        ("device", "list", "--label", "caf\udce9"),
+        ("fleet", "rule", "porch", "--runtime", "caf\udce9"),
+        ("token", "revoke", "caf\udce9"),
+    ],
+    ids=lambda command: "-".join(command[:2]),
+)
+def test_an_argument_that_is_no_utf_8_is_told_in_words(served, run, site, command):
+    status, out, err = run(*command, "--config", site.config)
+    assert (status, out, served) == (ConfigError.exit_status, "", [])
+    assert "expected text in UTF-8, got 'caf\\udce9'" in err

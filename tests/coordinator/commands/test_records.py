@@ -14,6 +14,7 @@ from nightjar.coordinator.rounds.seats import SeatState
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.tasks.operations import DropLabelRule, SetLabelRule
+from nightjar.host.trusted_time import ClockReading
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError
 from nightjar.wire.messages import DropoutCause
@@ -119,6 +120,26 @@ def test_devices_are_listed_by_label_and_exported_with_all_that_is_known(run, as
     assert (rows["b"]["labels"], rows["a"]["state"], rows["a"]["examples"]) == ("kitchen porch", "training", "7")
 
 
+def test_no_device_is_lost_by_a_clock_that_is_not_trusted(run, ask, site, monkeypatch):
+    """Proven before: with a clock a year ahead each device was said to be lost, here only and not on the pages."""
+    now_s = WallClock().now_s()
+    with site.transaction() as tx:
+        tx.save_trusted_time(now_s)
+        tx.save_lease(replace(tx.lease("a"), last_seen_s=now_s - 60))
+
+    def said(wrong_by_days):
+        reading = ClockReading(now_s + wrong_by_days * 86_400, 1.0, synchronised=False)
+        monkeypatch.setattr("nightjar.coordinator.commands.stored.read_clock", lambda: reading)
+        listed = {row["device"]: row["apart"] for row in ask("device", "list")}
+        _, out, _ = run("fleet", "export", "--config", site.config)
+        exported = {row["device"]: row["standing"] for row in csv.DictReader(io.StringIO(out))}
+        assert listed == exported
+        return exported
+
+    assert said(400) == {"a": "", "b": ""}
+    assert said(0) == {"a": "", "b": "lost"}
+
+
 def test_the_service_is_asked_for_rules_and_lists_them(run, ask, site):
     asked = []
 
@@ -148,8 +169,9 @@ def test_an_export_replaces_nothing(run, site, tmp_path):
     assert precious.read_text() == "mine"
 
 
-def test_what_a_device_says_cannot_steer_the_terminal(run, site):
-    status, out, _ = run("device", "list", "--config", site.config)
+@pytest.mark.parametrize("command", [("device", "list"), ("device", "show", "b"), ("fleet", "export")])
+def test_what_a_device_says_cannot_steer_the_terminal(run, site, command):
+    status, out, _ = run(*command, "--config", site.config)
     assert status == 0
     assert "red" in out
     assert "\x1b" not in out
@@ -185,3 +207,6 @@ def test_looking_on_never_changes_tables_of_another_version(run, site):
     status, _, err = run("round", "list", "--config", site.config)
     assert status == ConfigError.exit_status
     assert "brings them up to date" in err
+    database_file(site.data).write_bytes(b"")
+    status, _, err = run("round", "list", "--config", site.config)
+    assert (status, "no tables yet" in err, "None" in err) == (ConfigError.exit_status, True, False)

@@ -160,6 +160,8 @@ def test_an_evaluation_is_a_kind_of_task(served, ask):
         (("--set", "plan.learnig_rate=1"), "plan.learnig_rate"),
         (("--set", "goal=0"), "goal"),
         (("--set", "goal"), "NAME=VALUE"),
+        (("--set", "target_top1=nan"), "target_top1: expected a number, got nan"),
+        (("--set", "plan.learning_rate=inf"), "plan.learning_rate: expected a number, got inf"),
         (("--set", "goal=4"), "the goal is too small"),
         (("--file", "nowhere.toml"), "nowhere.toml"),
     ],

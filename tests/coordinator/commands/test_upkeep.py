@@ -1,4 +1,3 @@
-import contextlib
 import fcntl
 import io
 import json
@@ -17,6 +16,7 @@ import pytest
 from nightjar.coordinator.commands import checkup
 from nightjar.coordinator.commands.checkup import CheckupFinding
 from nightjar.coordinator.config_file import load_config
+from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
@@ -24,6 +24,7 @@ from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
 from nightjar.coordinator.tasks.fleets import SETTINGS, FleetSize
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
+from nightjar.host.trusted_time import ClockReading
 from nightjar.models import starts
 from nightjar.models.folder import WEIGHTS
 from nightjar.models.shipped import shipped
@@ -145,8 +146,22 @@ def test_doctor_finds_nothing_on_a_sound_machine(run, site, monkeypatch):
     status, out, _ = run("doctor", "--config", site.config, "--json")
     findings = [CheckupFinding(**finding) for finding in json.loads(out)]
     assert (status, [each for each in findings if each.level == "fault"]) == (0, [])
-    checked = {"storage", "database", "model", "program", "web", "broker", "tensorflow"}
+    checked = {"storage", "database", "clock", "model", "program", "web", "broker", "tensorflow"}
     assert {each.category for each in findings} == checked
+
+
+def test_doctor_warns_of_a_clock_that_is_not_trusted_and_judges_no_release_by_it(site, monkeypatch):
+    config, now_s = load_config(site.config, {}), WallClock().now_s()
+    monkeypatch.setattr(checkup, "_tensorflow", lambda _config: CheckupFinding("tensorflow", "ok", "there"))
+    with site.transaction() as tx:
+        tx.save_trusted_time(now_s)
+        tx.save_release_files({"1.root.json": "00" * 32})
+    ahead = ClockReading(now_s + 7000 * 86_400, 1.0, synchronised=False)
+    monkeypatch.setattr(checkup, "read_clock", lambda: ahead)
+    found = {each.category: each for each in checkup.check_up(config)}
+    assert found["clock"].level == "warning"
+    assert "--trust-clock" in found["clock"].remedy
+    assert "releases" not in found
 
 
 def test_doctor_warns_of_a_task_whose_program_devices_refuse_until_it_is_signed(site):
@@ -156,10 +171,7 @@ def test_doctor_warns_of_a_task_whose_program_devices_refuse_until_it_is_signed(
     assert "devices refuse it" in before.found
     assert "keys sign" in before.remedy
     signature = OwnerSignature("ab" * 32, "cd" * 64)
-    with (
-        contextlib.closing(Database(f"sqlite:///{database_file(site.data)}")) as database,
-        database.transaction() as tx,
-    ):
+    with site.transaction() as tx:
         tx.keep_signed_program(SignedProgram(site.manifest.program.sha256, (signature,)))
     (after,) = checkup._programs(config)
     assert after.level == "ok"
@@ -214,8 +226,14 @@ def test_doctor_lists_a_configuration_that_cannot_be_used_as_a_fault(run, site):
     site.config.write_text("port = 0\n")
     status, out, _ = run("doctor", "--config", site.config, "--json")
     [fault] = json.loads(out)
-    assert (status, fault["category"]) == (1, "configuration")
+    assert (status, fault["category"], fault["remedy"]) == (1, "configuration", f"edit {site.config}")
     assert "port" in fault["found"]
+    status, out, _err = run("doctor", "--config", site.data / "nothing.toml", "--json")
+    assert (status, "init" in json.loads(out)[0]["remedy"]) == (1, True), "there is nothing to edit"
+    for unreadable in (site.data, site.data / ("long" * 100)):  # also root can read neither
+        status, out, _err = run("doctor", "--config", unreadable, "--json")
+        [fault] = json.loads(out)
+        assert (status, fault["remedy"]) == (1, "give --config FILE that this user can read")
 
 
 def test_backup_and_restore_lose_nothing(run, site, ask, tmp_path):

@@ -154,6 +154,8 @@ def test_without_a_text_nothing_is_measured(run, site):
     status, _, err = run("model", "evaluate", 1, "--config", site.config)
     assert status == ConfigError.exit_status
     assert "--text" in err
+    status, _, err = run("model", "evaluate", 1, "--text", "txet.tsv", "--config", site.config)
+    assert (status, "got txet.tsv, which is no file" in err) == (ConfigError.exit_status, True)
 
 
 def test_the_public_key_is_shown_and_made_once(ask, site):

@@ -147,6 +147,14 @@ def test_nobody_gives_or_takes_the_label_of_a_rule_by_hand(make_world):
     assert isinstance(operate(world, DropLabelRule("large")), OperationRefused)
 
 
+def test_a_rule_that_no_device_can_meet_is_refused(make_world):
+    world = make_world()
+    refused = operate(world, SetLabelRule(LabelRule(label="small", minimum_memory_mb=1024, maximum_memory_mb=512)))
+    assert refused == OperationRefused("no device has memory from 1024 to 512 MB: expected the smaller number first")
+    assert operate(world, SetLabelRule(LabelRule(label="small", minimum_memory_mb=512, maximum_memory_mb=512)))
+    assert operate(world, SetLabelRule(LabelRule(label="large", minimum_memory_mb=1024)))
+
+
 def test_a_rule_comes_to_a_large_fleet_in_parts_and_a_restart_goes_on(make_world, monkeypatch):
     monkeypatch.setattr(label_service, "AT_ONCE", 2)
     world = make_world()

@@ -81,7 +81,7 @@ def test_a_device_takes_part_at_most_once_in_as_many_noised_rounds_as_the_separa
     world.check_in("a")
     rejection = world.transport.to("a", Rejection)[-1]
     assert rejection.reason is RejectionReason.TOOK_PART_LATELY
-    assert rejection.detail == "differential privacy lets it take part again after 1 more rounds"
+    assert rejection.detail == "differential privacy lets it take part again after one more round"
     a_round(world, "c", "d")
     world.check_in("a", "b")
     assert world.phase_of(3) is Phase.REPORTING

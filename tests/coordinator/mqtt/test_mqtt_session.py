@@ -3,6 +3,8 @@
 import contextlib
 import queue
 import socket
+import ssl
+import time
 
 import pytest
 
@@ -11,6 +13,7 @@ from nightjar.coordinator.config import BrokerConfig, BrokerKind
 from nightjar.coordinator.mqtt import client as mqtt
 from nightjar.coordinator.mqtt.client import MqttSessions
 from nightjar.coordinator.mqtt.free_ports import free_ports
+from nightjar.coordinator.mqtt.sieve import FLOOD
 from nightjar.coordinator.records.inbox import (
     BrokerConnected,
     BrokerDisconnected,
@@ -20,6 +23,8 @@ from nightjar.coordinator.records.inbox import (
 )
 from nightjar.wire.frame import MAX_PACKET_BYTES
 from nightjar.wire.identifiers import Population
+from tests.deploy.certificates import write_certificate
+from tests.enrolment.flooder import packet, text
 
 CONNACK, CONNACK_KEPT, REFUSED = b"\x20\x02\x00\x00", b"\x20\x02\x01\x00", b"\x20\x02\x00\x05"
 DUPLICATE, QOS_1, RETAIN = 0x08, 0x02, 0x01
@@ -29,7 +34,8 @@ WAIT_S = 60
 class ScriptedBroker:
     """Accepts connections and speaks when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(WAIT_S)
         self.port = self._listener.getsockname()[1]
@@ -41,6 +47,8 @@ class ScriptedBroker:
         self.hang_up()
         self.connection, _ = self._listener.accept()
         self.connection.settimeout(WAIT_S)
+        if self._tls is not None:
+            self.connection = self._tls.wrap_socket(self.connection, server_side=True)
         self._buffer, self._unread = bytearray(), []
         first, body = self.next()
         assert first == 0x10
@@ -267,3 +275,32 @@ def test_nobody_there_is_said_with_the_address(monkeypatch):
         posted.get(timeout=0.3)
     assert transport.trouble == f"the broker is not connected: nobody answers at 127.0.0.1:{port}"
     transport.close()
+
+
+def test_who_left_a_flood_is_back_at_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(mqtt, "RECONNECT_S", (30.0, 30.0))
+    monkeypatch.setattr("nightjar.coordinator.mqtt.sieve.LASTS_AT_LEAST_S", 0.0)
+    chain = write_certificate(tmp_path, begins_days=-1, ends_days=1)
+    ours, theirs = ssl.create_default_context(cafile=chain), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.check_hostname = False
+    theirs.load_cert_chain(chain, tmp_path / "privkey.pem")
+    posted = queue.Queue()
+    with contextlib.closing(ScriptedBroker(theirs)) as broker:
+        config = BrokerConfig(kind=BrokerKind.EXTERNAL, port=broker.port)
+        sessions = MqttSessions(config, Population("demo"), 1, posted.put, ours, is_cut_off=lambda _device: True)
+        with contextlib.closing(sessions):
+            sessions.start()
+            broker.accept_and_greet()
+            flood, begun = packet(0x30, text("nightjar/1/demo/up/flooder/query/1")) * FLOOD, time.monotonic()
+            with contextlib.suppress(OSError):
+                while time.monotonic() - begun < WAIT_S:
+                    broker.say(flood)
+            begun = time.monotonic()
+            broker.accept_and_greet()
+            assert time.monotonic() - begun < mqtt.RECONNECT_S[0] / 2
+            assert [type(posted.get(timeout=WAIT_S)) for _ in range(4)] == [
+                BrokerConnected,
+                BrokerDisconnected,
+                SessionLost,
+                BrokerConnected,
+            ]

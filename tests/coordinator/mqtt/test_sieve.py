@@ -159,3 +159,14 @@ def test_a_young_connection_is_not_ended_so_that_floods_do_not_keep_us_away(conn
     assert client.recv(100) == publish(TAKEN, b"a")
     server.sendall(publish(TAKEN, b"b"))
     assert client.recv(100) == publish(TAKEN, b"b")
+
+
+def test_a_flood_that_is_over_does_not_end_the_connection(connected, monkeypatch):
+    monkeypatch.setattr("nightjar.coordinator.mqtt.sieve.LASTS_AT_LEAST_S", 0.0)
+    monkeypatch.setattr("nightjar.coordinator.mqtt.sieve.SHORTLY_S", 0.0)
+    client, server = connected
+    server.sendall(publish(REFUSED, b"x") * FLOOD + publish(TAKEN, b"a"))
+    assert client.recv(100) == publish(TAKEN, b"a")
+    server.sendall(publish(TAKEN, b"b"))
+    assert client.recv(100) == publish(TAKEN, b"b")
+    assert not client.left_flood

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.processes import end
+
 INSTALLED = Path("/usr/lib/postgresql")
 
 
@@ -62,8 +64,7 @@ def server(port: int | None = None) -> Iterator[str]:
         _wait(url)
         yield url
     finally:
-        process.terminate()
-        process.wait(120)
+        end(process, 120)
         shutil.rmtree(folder, ignore_errors=True)
 
 

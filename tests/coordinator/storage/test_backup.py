@@ -30,7 +30,7 @@ from nightjar.coordinator.tasks.settings import DpConfig, Privacy
 from nightjar.coordinator.tasks.task import OVER, RuleRead, step
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
-from nightjar.wire.errors import ConfigError, IntegrityError, LocalProtocolError
+from nightjar.wire.errors import ConfigError, IntegrityError, LocalProtocolError, UnavailableError
 from tests.coordinator.commands.site import REPORT, Site, report
 
 
@@ -185,6 +185,15 @@ def test_a_backup_made_while_rounds_come_and_go_is_whole(site, tmp_path):
     assert all(missing(tmp_path / f"saved-{attempt}") == [] for attempt in range(5))
 
 
+def test_what_a_killed_restore_left_goes_with_the_next_one(site, tmp_path):
+    back_up(site.data, tmp_path / "backup")
+    left = tmp_path / "new" / ".restoring-killed"
+    left.mkdir(parents=True)
+    (left / "coordinator.sqlite").write_bytes(bytes(1000))
+    restore(tmp_path / "backup", tmp_path / "new", 1e9)
+    assert not left.exists()
+
+
 def test_a_damaged_backup_is_not_restored(site, tmp_path):
     back_up(site.data, tmp_path / "saved")
     for path in (tmp_path / "saved" / ARTIFACTS).rglob("*"):
@@ -211,6 +220,9 @@ def test_only_a_new_folder_is_written_and_only_a_backup_is_read(site, tmp_path):
         back_up(site.data, tmp_path / "there")
     with pytest.raises(ConfigError, match="no coordinator's database"):
         back_up(tmp_path / "nothing", tmp_path / "saved")
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match=r"Not a directory; .* give another folder$"):
+        back_up(site.data, tmp_path / "file" / "saved")
     with pytest.raises(ConfigError, match="not a backup"):
         restore(tmp_path / "there", tmp_path / "new", now_s=0.0)
 

@@ -121,6 +121,18 @@ def test_a_search_and_a_lease_say_alike_why_a_device_is_apart(
     database.close()
 
 
+def test_what_devices_offer_is_counted_of_the_fleet_only(database):
+    """Proven before: a task said that a device is too old for its codec which was named, and never heard of."""
+    with database.transaction() as tx:
+        offering = replace(tx.lease(DeviceId("d0")), task_types="keyboard", codecs="sampled-4")
+        tx.save_lease(offering)
+        for name, changes in {"d1": {"blocked": "stolen"}, "d2": {"last_seen_s": 1.0}}.items():
+            tx.save_lease(replace(tx.lease(DeviceId(name)), **changes))
+        tx.save_lease(Lease(device=DeviceId("named"), labels="kitchen"))
+        offers = tx.device_offers(lost_before_s=1000.0)
+    assert offers == {("keyboard", "sampled-4"): 1}
+
+
 def test_where_counting_takes_long_nobody_waits_for_it(database, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", -1.0)
     monkeypatch.setattr(module, "SMALL", 0)

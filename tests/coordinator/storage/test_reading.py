@@ -186,6 +186,15 @@ def test_samples_are_kept_for_a_while(database):
         assert tx.samples(80.0, 30) == []
 
 
+def test_samples_of_a_clock_that_was_ahead_go_with_the_first_of_one_that_is_right(database):
+    """Proven before: one of 20 years ahead had the overview draw 350,000 half-hours, for 20 years."""
+    for at_s in (20.0, 7e8, 30.0):
+        with database.transaction() as tx:
+            tx.add_sample(Sample(at_s=at_s, groups={}, holders={}, reports=0, bytes_up=0, bytes_down=0, busy=0.0), 7e9)
+    with database.transaction() as tx:
+        assert [each.at_s for each in tx.samples(0.0, 1)] == [20.0, 30.0]
+
+
 def test_the_pulse_differs_after_what_pages_show_and_only_then(database):
     def pulse():
         with database.transaction() as tx:

@@ -1,6 +1,9 @@
 """What is deleted of a coordinator's data, and what never is."""
 
 import contextlib
+import os
+import re
+import resource
 
 import boto3
 import msgspec
@@ -13,7 +16,9 @@ from nightjar.coordinator.rounds.lease import Lease
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, open_round
 from nightjar.coordinator.storage import retention as storing
 from nightjar.coordinator.storage.artifacts import S3Blobs, SharedBlobs, open_artifacts
+from nightjar.coordinator.storage.blobs import WRITING
 from nightjar.coordinator.storage.pruner import Pruner
+from nightjar.coordinator.storage.reserve import RESERVE_BYTES
 from nightjar.coordinator.storage.retention import Retention
 from nightjar.coordinator.storage.tables import audit, claims, credentials, note, reports, rounds
 from nightjar.coordinator.versions.retention_policy import RetentionPolicy
@@ -176,6 +181,18 @@ def test_a_file_that_was_just_stored_stays_whoever_refers_to_it(year, artifacts,
     assert name not in here(artifacts)
 
 
+def test_what_killed_writers_left_goes_after_a_day_and_is_shown_before(year, artifacts):
+    """Proven before: a kill in the middle of averaging left a file as long as the weights, for ever."""
+    Retention(year, artifacts, POLICY).prune(LATER_S)
+    left = artifacts.path(next(iter(here(artifacts)))).with_name(f"{WRITING}x")
+    left.write_bytes(bytes(1000))
+    written_s = left.stat().st_mtime
+    assert not Retention(year, artifacts, POLICY).excess(written_s + 3600).artifacts
+    shown, done = (getattr(Retention(year, artifacts, POLICY), do)(LATER_S) for do in ("excess", "prune"))
+    assert (shown.artifacts, shown.artifact_bytes) == (done.artifacts, done.artifact_bytes) == (1, 1000)
+    assert not left.exists()
+
+
 def test_without_a_version_s_manifest_no_file_is_deleted(year, artifacts):
     with year.transaction() as view:
         artifacts.remove(view.version(VERSIONS - 1).manifest)
@@ -216,6 +233,34 @@ def test_expired_credentials_go_but_the_newest_of_each_device(year, artifacts):
         assert {*tx.scalars(sa.select(credentials.c.key))} == {"only", "waiting"}
 
 
+def test_the_certificate_that_a_device_last_used_stays_though_a_later_one_never_reached_it(year, artifacts):
+    """Proven before: a power cut in the middle of a renewal, then a drawer for 120 days, and a person had to visit."""
+    texts = dict.fromkeys(["claim", "csr", "certificate", "authority", "address"], "")
+    rows = [
+        ("used before", "active", "1", 0.0, DAY_S),
+        ("used last", "active", "2", DAY_S, 2 * DAY_S),
+        ("never arrived", "issued", "3", 2 * DAY_S, 3 * DAY_S),
+        ("never signed", "granted", "", 3 * DAY_S, 0.0),
+        ("dated ahead", "active", "4", LATER_S + 7000 * DAY_S, LATER_S + 7090 * DAY_S),
+    ]
+    with year.connection() as tx:
+        for key, standing, serial, requested_s, expires_s in rows:
+            times = {"requested_s": requested_s, "expires_s": expires_s}
+            named = {"key": key, "device": "pi", "standing": standing, "serial": serial}
+            tx.execute(sa.insert(credentials).values({**texts, **named, **times}))
+    Retention(year, artifacts, POLICY).prune(LATER_S)
+    with year.connection() as tx:
+        assert {*tx.scalars(sa.select(credentials.c.key))} == {"used last", "never signed", "dated ahead"}
+
+
+def test_an_entry_from_a_clock_that_was_ahead_does_not_keep_the_audit_log_for_years(year, artifacts, monkeypatch):
+    monkeypatch.setattr(storing, "AUDIT_KEPT", 10)
+    with year.connection() as tx:
+        for at_s in [LATER_S + 7000 * DAY_S, *range(300)]:
+            note(tx, float(at_s), "ada", "pause-task", "keyboard", "", "")
+    assert Retention(year, artifacts, POLICY).prune(LATER_S).audit == 291
+
+
 def test_the_newest_entries_of_the_audit_log_stay_whatever_their_age(year, artifacts, monkeypatch):
     monkeypatch.setattr(storing, "AUDIT_KEPT", 10)
     with year.connection() as tx:
@@ -237,6 +282,60 @@ def test_nothing_is_deleted_while_the_clock_is_not_trusted(year, artifacts, tmp_
     before = here(artifacts)
     assert Pruner(year, artifacts, POLICY, tmp_path, lambda: None).turn() is None
     assert here(artifacts) == before
+
+
+def test_the_disk_is_measured_also_when_nothing_can_be_deleted(year, artifacts, tmp_path):
+    (tmp_path / "large").write_bytes(bytes(10**6))
+    wrong_clock = Pruner(year, artifacts, POLICY, tmp_path, lambda: None)
+    wrong_clock.turn()
+    with year.transaction() as view:
+        artifacts.remove(view.version(VERSIONS - 1).manifest)
+    damaged = Pruner(year, artifacts, POLICY, tmp_path, lambda: LATER_S)
+    with pytest.raises(IntegrityError):
+        damaged.turn()
+    assert [each.disk.used_bytes >= 10**6 for each in (wrong_clock, damaged)] == [True, True]
+    assert [each.disk.measured_s for each in (wrong_clock, damaged)] == [None, LATER_S]
+
+
+def test_why_nothing_can_be_deleted_is_said_until_it_can(year, artifacts, tmp_path):
+    with year.transaction() as view:
+        version = view.version(VERSIONS - 1)
+    manifest = artifacts.get(version.manifest)
+    artifacts.remove(version.manifest)
+    pruner = Pruner(year, artifacts, POLICY, tmp_path, lambda: LATER_S)
+    pruner.try_turn()
+    assert "no artifact is deleted, because a manifest is missing" in pruner.trouble
+    artifacts.put(manifest)
+    pruner.try_turn()
+    assert pruner.trouble == ""
+
+
+def test_the_service_keeps_a_reserve_for_a_full_disk_whatever_lies_in_its_place(year, artifacts, tmp_path):
+    pruner, reserve = Pruner(year, artifacts, POLICY, tmp_path, lambda: LATER_S), tmp_path / "reserve"
+    reserve.mkdir()
+    sizes = []
+    for _turn in range(3):
+        pruner.turn()
+        sizes.append((reserve.stat().st_size, 512 * reserve.stat().st_blocks >= RESERVE_BYTES))
+        reserve.write_bytes(b"damaged")
+        if len(sizes) == 1:
+            os.truncate(reserve, RESERVE_BYTES)  # as a copy may be: long, and nothing on the disk
+    assert sizes == [(RESERVE_BYTES, True)] * 3
+
+
+def test_a_reserve_that_cannot_be_made_is_said_once_and_is_no_failed_pruning(year, artifacts, tmp_path, capsys):
+    """A limit of file sizes stands for a quota, and binds root, too."""
+    pruner = Pruner(year, artifacts, POLICY, tmp_path, lambda: LATER_S)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (RESERVE_BYTES - 1, before[1]))
+    try:
+        for _turn in range(2):
+            pruner.try_turn()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (pruner.trouble, pruner.disk is None) == ("", False)
+    told = capsys.readouterr().out
+    assert [len(re.findall(rf"\b{event}\b", told)) for event in ("pruned", "no_reserve", "not_pruned")] == [1, 1, 0]
 
 
 class StoppedHereError(Exception):

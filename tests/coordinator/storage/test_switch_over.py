@@ -25,6 +25,7 @@ from nightjar.wire.errors import UnavailableError
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.storage.postgresql import programs
 from tests.coordinator.storage.records import start, stored
+from tests.processes import end
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.slow]
 
@@ -120,8 +121,7 @@ class Server:
             engine.dispose()
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
+        end(self._process, 60)
 
 
 def url(port: int) -> str:

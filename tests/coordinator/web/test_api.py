@@ -1,6 +1,7 @@
 import base64
 import dataclasses
 import json
+import re
 
 import pytest
 from msgspec import structs
@@ -164,6 +165,13 @@ def test_changes_take_effect_and_stand_in_the_audit_log_with_their_author(servic
     assert [entry["action"] for entry in log[3:]] == ["create-token"]
 
 
+def test_a_mistyped_name_is_not_blocked_and_makes_no_device(service):
+    token, before = service.token(Role.OPERATOR), service.ask("GET", "/api/v1/devices").json["items"]
+    answer = service.ask("POST", "/api/v1/devices/nobody/block", token, json={"reason": "stolen"})
+    assert (answer.status_code, "look at its name" in answer.json["detail"]) == (404, True)
+    assert service.ask("GET", "/api/v1/devices").json["items"] == before
+
+
 def test_a_task_is_made_looked_at_and_stopped(service):
     token = service.token(Role.OPERATOR, name="anna")
     wanted = {"name": "second", "goal": 12, "rounds": 3, "plan": {"learning_rate": 0.5}, "variant": {"share": 0.5}}
@@ -215,8 +223,11 @@ def test_a_private_task_shows_its_ledger_and_never_the_key_of_its_noise(service)
         ({"name": "x", "plan": {"learnig_rate": 1.0}}, 422, "plan.learnig_rate"),
         ({"name": "x", "model": "/etc/passwd"}, 422, "model"),
         ({"name": "x/y"}, 422, "name"),
-        ({"name": "x", "goal": 0}, 422, "goal"),
-        ({"name": "x", "kind": "sing"}, 422, "sing"),
+        ({"name": "x y"}, 422, "name: expected 1 to 64 letters, digits, '_', '.', '-', of which the first is a letter"),
+        ({"name": "x", "goal": 0}, 422, "goal: expected a whole number of at least 1, got 0"),
+        ({"name": "x", "goal": "abc"}, 422, "goal: expected a whole number, got 'abc'"),
+        ({"name": "x", "gaol": 2}, 422, "gaol (did you mean 'goal'?)"),
+        ({"name": "x", "kind": "sing"}, 422, "kind: expected one of train, evaluate, got 'sing'"),
         ({"name": "x", "variant": {"experiment": "a b"}}, 422, "experiment"),
     ],
 )
@@ -280,7 +291,9 @@ def test_lists_come_in_pages_that_meet(service):
 def test_bad_input_is_a_problem_document(service, method, path, options, status):
     answer = service.ask(method, path, service.token(Role.ADMIN), **options)
     assert (answer.status_code, answer.content_type) == (status, "application/problem+json"), answer.text
-    assert answer.json["detail"]
+    said = answer.json["detail"]
+    assert said
+    assert not re.search(r"'(int|str|float|array|object)'|regex|\$\.", said), "a Python type or a pattern"
     assert not any(isinstance(event, Operated) for event in service.posted)
 
 

@@ -223,7 +223,7 @@ def test_the_page_of_a_task_counts_the_devices_that_cannot_take_part_in_it(servi
     browser, _ = log_in(service)
     with service.database.transaction() as tx:
         for device, offered in ((A, "classification"), (B, "keyboard:labels-missing")):
-            tx.save_lease(Lease(device=device, task_types=offered))
+            tx.save_lease(Lease(device=device, task_types=offered, state="ineligible"))
     page = browser.get("/tasks/keyboard").text
     assert "<dd>keyboard: top-1 recall, top-3 recall</dd>" in page
     assert "1: it has no plug-in for the task type keyboard" in page

@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from nightjar.coordinator.access import Role
+from nightjar.coordinator.web.admission import MOST_BODY_BYTES
 from tests.coordinator.web.test_api import Service
 from tests.coordinator.web.test_roles import ROUTES
 
@@ -52,6 +53,11 @@ def test_every_answer_to_everybody_is_one_that_the_document_announces(service, m
     announced()
 
 
+def is_refused(ctx, response, case):
+    """Not accepted; too large is one more way not to be what the document allows."""
+    return response.status_code == 413 or negative_data_rejection(ctx, response, case)
+
+
 WITH_INPUT = [(method, path) for method, path in OPERATIONS if method == "POST"]
 
 
@@ -63,6 +69,14 @@ def test_input_that_the_document_does_not_allow_is_refused(service, method, path
     @EXAMPLES
     @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def refused(case) -> None:
-        case.call_and_validate(headers=service.headers[Role.ADMIN], checks=[*CHECKS, negative_data_rejection])
+        case.call_and_validate(headers=service.headers[Role.ADMIN], checks=[*CHECKS, is_refused])
 
     refused()
+
+
+def test_a_body_that_is_too_large_is_refused_in_words_as_the_document_announces(service):
+    client = service.app.test_client()
+    paths = client.get("/docs/openapi.json").get_json()["paths"]
+    assert {path for _, path in WITH_INPUT if "413" not in paths[path]["post"]["responses"]} == set()
+    answer = client.post("/api/v1/claims", json={"name": "x" * MOST_BODY_BYTES}, headers=service.headers[Role.ADMIN])
+    assert (answer.status_code, "65,536 bytes" in answer.get_json()["detail"]) == (413, True)

@@ -19,6 +19,9 @@ SECRETS = {
         "ada@localhost",
         "ada arroba ejemplo punto com",
         "ада собака пример точка ру",
+        "mary_jones at hotmail.com",
+        "maria.mueller bei gmx.de",
+        "mary at-sign example dot org",
     ],
     Secret.CARD: [
         "4111 1111 1111 1111",
@@ -57,10 +60,19 @@ SECRETS = {
         "correct-horse-battery-staple",
         "use sk-proj-abcdefghijklmnop",
         "ghp_abcdefghijklmnopqrst",
+        "glrt-abcdefghijklmnopqrst",
+        "figd_abcdefghijklmnopqrst",
+        "nvapi-abcdefghijklmnopqrst",
+        "sntrys_abcdefghijklmnopqrst",
         "AKIAABCDEFGHIJKLMNOP",
         "abcdefghijklmnopqrstuvwxyz",
         "xkqvbnwjtrpzlmdfghcsyuioae",
         "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "kfgkfdlgkqfdkgldfkjlfdkglfd",
+        "Authorization: Bearer abcdefghijkl",
+        "mysql -u root -pmoonlight shop",
+        "sshpass -p moonlight ssh ada",
+        "curl -s -u ada:moonlight localhost",
     ],
     Secret.NAMED: [
         "my password is sunshine",
@@ -78,10 +90,35 @@ SECRETS = {
         "login admin pass letmein",
         "my pin is 4821",
         "api key = abcdefgh",
+        "hey, the password's hellokitty",
+        "the zip's password is: hellokitty",
+        "password (in small letters): hellokitty",
+        "use hellokitty as the password",
+        "try password hellokitty for once",
+        "the password should be hellokitty",
+        "my passphrase is correct giraffe battery staple",
+        "the gate code is hellokitty",
+        "DB_PASSWORD=hellokitty",
+        "my new pin is four two nine",
+        "das WLAN-Passwort ist katzenklo",
+        "das Passwort fürs WLAN heißt katzenklo",
+        "le mot de passe du wifi c'est chaton",
+        "le code de la porte est quatre deux un",
+        "la contraseña de netflix es gatito",
+        "la password del wifi è gattino",
+        "a senha do wifi é gatinho",
+        "пін код один два три",
+        "wachtwoord: poesje",
+        "heslo: kotě",
     ],
     Secret.SEED_PHRASE: [
         "legal winner thank year wave sausage worth useful legal winner thank yellow",
         "1. legal 2. winner 3. thank 4. year 5. wave 6. sausage 7. worth 8. useful 9. legal 10. act 11. thank 12. sad",
+        "abandon, ability, able, about, above, absent, absorb, abstract, absurd, abuse, access, accident",
+        "wolf jungle orbit river tomatoe pencil window magic royal silver train uncle",
+        "my seed phrase: wolf jungle orbit river",
+        "abeja abierto abogado abono aborto abrazo abrir abuelo abuso acabar academia acceso",
+        "abeille abolir aborder aboutir aboyer abrasif abreuver abriter abroger abrupt absence absolu",
     ],
     Secret.FORBIDDEN: ["tell Zyzzyva nothing", "ZYZZYVA", "straße"],
 }
@@ -93,8 +130,22 @@ def test_a_message_with_a_secret_is_not_kept(secret, text):
     assert (kept.text, kept.secret) == ("", secret)
 
 
-@pytest.mark.parametrize("text", ["мой пароль солнышко", "my password sunshine", "the pin: abcd", "wifi pw dragonfly."])
-def test_a_word_that_ends_a_message_after_the_name_of_a_secret_is_one(text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "мой пароль солнышко",
+        "my password sunshine",
+        "the pin: abcd",
+        "wifi pw dragonfly.",
+        "hellokitty is my new password",
+        "I changed the password to hellokitty yesterday",
+        "login: admin password: admin",
+        "contraseña nueva: gatito",
+        "пароль от вайфая котенок",
+        "das Passwort habe ich auf katzenklo geändert",
+    ],
+)
+def test_a_word_that_begins_or_ends_a_message_about_a_secret_is_one(text):
     assert storable(text).secret is Secret.NAMED
 
 
@@ -116,6 +167,33 @@ def test_a_word_that_ends_a_message_after_the_name_of_a_secret_is_one(text):
         "state-of-the-art",
         "meet me at noon, dot your letters",
         "नमस्ते दुनिया",
+        "change your password regularly",
+        "the default password is printed on the sticker",
+        "my pin was declined",
+        "the mountain pass is beautiful",
+        "hair pin is cute",
+        "a token gesture, next token prediction",
+        "the router can pass traffic now",
+        "my account manager will pass along your details",
+        "der Pass ist gesperrt",
+        "kannst du mir das Passwort schicken",
+        "la clave es practicar",
+        "la parola magica, una parola gentile",
+        "пароль слишком короткий",
+        "bitte das Passwort eingeben",
+        "das WLAN-Passwort hängt am Kühlschrank",
+        "cambié mi contraseña por fin",
+        "netflix password sharing ended",
+        "I wrote the password down",
+        "eggs milk bread butter cheese apples bananas carrots onions garlic rice pasta",
+        "red orange yellow green blue indigo violet pink brown black white grey",
+        "when you have time please test that thing out",
+        "yesssssssssssssssssssss, hmmmmmmmmmmmmmmmmmmmmmm, brrrrrrrrrrrrrrrrrrrrr",
+        "jkjkjkjkjkjkjkjkjkjkjkjkjkjk",
+        "Kraftfahrzeughaftpflichtversicherung und Donaudampfschifffahrtsgesellschaft",
+        "me@work and she is still us@home",
+        "look at ebay dot com, I work at google dot com",
+        "one two three go",
     ],
 )
 def test_ordinary_text_is_kept_as_it_was_typed(text):
@@ -171,7 +249,29 @@ def test_a_secret_is_found_wherever_it_stands(before, after, secret):
     assert storable(f"{before} {secret} {after}", ("zyzzyva", "strasse")).text == ""
 
 
-@pytest.mark.parametrize("piece", ["a@", "1 ", "GB82", "http://", "a1", "(at)", "[ "])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a@",
+        "password ",
+        "password is ",
+        "password is" + " " * 1_980,
+        "-" * 1_900 + " is the password",
+        "password -",
+        "my pin is my ",
+        "set password a b ",
+        "pass (",
+        "password for a ",
+        "at a dot ",
+        "mot de ",
+        "1 ",
+        "GB82",
+        "http://",
+        "a1",
+        "(at)",
+        "[ ",
+    ],
+)
 def test_a_hostile_text_takes_no_time(piece):
     began_s = time.process_time()
     storable(piece * (2_000 // len(piece)))

@@ -120,6 +120,16 @@ def test_without_a_suggester_there_is_no_answer(tmp_path):
     assert answers == [None]
 
 
+@pytest.mark.parametrize("prefix", ["see you hel", "hel\n", "\u2003", "x" * 65])
+def test_a_suggested_word_takes_the_place_of_one_word_at_most(prefix):
+    assert words_in(1, {"words": ["hello"], "prefix": prefix, "space_takes": False}).words == ()
+
+
+@pytest.mark.parametrize("words", [["teh", "the"], [3, "the"], ["", "the"], []])
+def test_only_another_word_in_the_first_place_is_a_correction(words):
+    assert not words_in(1, {"words": words, "prefix": "teh", "space_takes": True}).takes
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=12) | st.dictionaries(st.sampled_from(["words", "prefix", "x"]), inner),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar.edge_agent.desktop.fields import PASSWORD, PRIVATE_HINT, TERMINAL
+from nightjar.edge_agent.desktop.fields import HIDDEN_TEXT_HINT, PASSWORD, PRIVATE_HINT, TERMINAL
 from nightjar.edge_agent.desktop.known_field import TypingState
-from nightjar.edge_agent.desktop.settings import DesktopSettings
+from nightjar.edge_agent.desktop.settings import DesktopSettings, settings_from
 from nightjar.edge_agent.desktop.typing_events import (
     AskWords,
     CandidateTouched,
@@ -420,7 +420,9 @@ def test_what_came_of_a_dead_key_is_kept_too(desk):
     assert [kept.text for kept in desk.kept] == ["un étang"]
 
 
-@pytest.mark.parametrize("described", [{"purpose": PASSWORD}, {"purpose": 9}, {"hints": PRIVATE_HINT}])
+@pytest.mark.parametrize(
+    "described", [{"purpose": PASSWORD}, {"purpose": 9}, {"hints": PRIVATE_HINT}, {"hints": HIDDEN_TEXT_HINT}]
+)
 def test_secret_fields_get_and_give_nothing(described):
     desk = Desk()
     desk.enter(**described)
@@ -495,6 +497,45 @@ def test_one_key_pauses_everything(desk):
     assert PauseEverything(False) in desk.press("n", "n", ("Alt", "Control"))
 
 
+def pause_by_key(desk):
+    desk.press("n", "n", ("Alt", "Control"))
+
+
+def pause_by_switch(desk):
+    desk.take(PauseTold(not desk.state.paused, chosen=True))
+
+
+@pytest.mark.parametrize("use", [pause_by_key, pause_by_switch])
+def test_a_suggester_that_has_not_heard_of_a_pause_does_not_end_it(desk, use):
+    use(desk)
+    desk.take(PauseTold(False))  # asked before, or the suggester was gone
+    desk.type("secret plum horse")
+    desk.press("Return")
+    assert (desk.state.paused, desk.kept) == (True, [])
+    use(desk)
+    desk.type("how are you")
+    desk.press("Return")
+    assert [kept.text for kept in desk.kept] == ["how are you"]
+
+
+@pytest.mark.parametrize("use", [pause_by_key, pause_by_switch])
+def test_a_pause_that_the_suggester_has_heard_of_is_ended_by_it_too(desk, use):
+    use(desk)
+    desk.take(PauseTold(True))
+    desk.take(PauseTold(False))  # on the keyboard's page
+    desk.type("how are you")
+    desk.press("Return")
+    assert [kept.text for kept in desk.kept] == ["how are you"]
+
+
+@pytest.mark.parametrize("key", ["Ctrl+Alt+p", "control + alt + P", "Alt+Control+p"])
+def test_the_key_that_pauses_may_be_written_as_people_write_it(key):
+    settings, faults = settings_from({"pause_key": key})
+    desk = Desk(TypingState(settings))
+    desk.enter()
+    assert (faults, PauseEverything(True) in desk.press("p", "p", ("Alt", "Control"))) == ([], True)
+
+
 def test_until_the_suggester_says_that_it_is_not_paused_nothing_is_asked():
     desk = Desk()
     desk.take(FieldEntered("editor"))
@@ -520,6 +561,19 @@ def test_a_correction_by_itself_is_undone_by_backspace():
     assert desk.text == "the "
     desk.press("BackSpace")
     assert desk.text == "teh "
+
+
+def test_a_word_whose_correction_was_taken_back_is_corrected_no_more():
+    desk = Desk(TypingState(DesktopSettings(autocorrect=True)))
+    desk.enter()
+    for key, expected in ((" ", "the "), (",", "teh,")):
+        desk.type("teh")
+        desk.take(WordsSuggested(desk.asked[-1].number, ("the", "teh"), "teh", takes=True))
+        desk.type(key)
+        assert desk.text == expected
+        desk.press("BackSpace")  # takes it back, then deletes what finished the word
+        for _ in desk.text:
+            desk.press("BackSpace")
 
 
 def test_inside_a_word_nothing_is_offered(desk):
@@ -555,3 +609,111 @@ def test_escape_hides_the_candidates_and_the_next_figure_is_a_figure(chosen):
     desk.answer()
     desk.press("2")
     assert desk.text == f"{before}2"
+
+
+class MaskingDesk(Desk):
+    """A program that shows a sign for each typed character, until the person makes the password visible."""
+
+    visible = False
+
+    def report(self):
+        before, after = self.text[: self.cursor], self.text[self.cursor :][:1]
+        shown = before if self.visible else "\N{BLACK CIRCLE}" * len(before)
+        self.reports.append((shown, after))
+        self.catch_up()
+
+
+@pytest.mark.parametrize("program", ["editor", ""])
+@pytest.mark.parametrize("before", ["", "prefilled"])
+def test_a_field_that_shows_dots_gets_and_gives_nothing_also_when_they_are_made_visible(program, before):
+    desk = MaskingDesk(text=before, cursor=len(before))
+    desk.enter(program)
+    desk.type("plum horse ")
+    desk.visible = True
+    desk.report()
+    desk.type("zebra near the river")
+    desk.press("Return")
+    asked, kept = {ask.text for ask in desk.asked}, list(desk.kept)
+    desk.text, desk.cursor = "", 0
+    desk.enter("other")
+    desk.type("hel")
+    assert desk.asked[-1].text == "hel"
+    assert (asked - {""}, kept) == (set(), [])
+
+
+@pytest.mark.parametrize("signs", ["\N{LEFT DOUBLE QUOTATION MARK}", "\N{EM DASH}"])
+def test_a_sign_that_a_program_puts_for_another_is_no_password(signs):
+    desk = Desk(lag=True)
+    desk.enter()
+    desk.type('"')
+    desk.reports.clear()
+    desk.text = signs
+    desk.lag = False
+    desk.report()
+    desk.type(" hel")
+    assert desk.asked[-1].text.endswith("hel")
+
+
+def test_nothing_is_asked_of_a_first_letter_before_the_program_has_shown_it():
+    desk = Desk(lag=True)
+    desk.enter()
+    desk.catch_up()
+    asked = len(desk.asked)
+    desk.type("h")
+    assert len(desk.asked) == asked
+    desk.catch_up()
+    assert desk.asked[-1].text == "h"
+    desk.answer()
+    assert desk.shown
+    desk.press("Return")
+    desk.type("f")  # the program has shown that it hides nothing
+    assert desk.asked[-1].text == "f"
+
+
+def test_a_program_that_is_not_named_is_offered_words_with_the_first_letter_that_it_shows():
+    desk = Desk()
+    desk.enter("")
+    desk.type("h")
+    assert desk.asked[-1].text == "h"
+
+
+def test_the_end_of_a_word_that_was_begun_before_is_not_kept():
+    desk = Desk(text="see you on mon", cursor=14)
+    desk.enter()
+    desk.type("day at the office")
+    desk.press("Return")
+    assert [kept.text for kept in desk.kept] == ["at the office"]
+
+
+@pytest.mark.parametrize(("program", "kept"), [("editor", ["near the river"]), ("", [])])
+def test_of_a_line_that_was_begun_before_a_program_that_says_nothing_of_its_fields_gives_nothing(program, kept):
+    desk = Desk(text="plum ", cursor=5)  # such as the first word of a password that was not shown then
+    desk.enter(program)
+    desk.type("near the river")
+    desk.press("Return")
+    assert [each.text for each in desk.kept] == kept
+    desk.type("and a line of its own")
+    desk.press("Return")
+    assert [each.text for each in desk.kept] == [*kept, "and a line of its own"]
+
+
+def test_what_may_be_a_program_that_is_never_learned_from_gets_words_and_gives_nothing():
+    desk = Desk()
+    desk.take(FieldEntered("", doubtful=True))
+    desk.take(FieldDescribed(surrounding=True))
+    desk.take(PauseTold(False))
+    desk.report()
+    desk.type("see you there")
+    assert desk.asked
+    desk.press("Return")
+    assert desk.kept == []
+
+
+def test_after_a_pause_within_a_word_its_end_is_not_kept(desk):
+    desk.type("my secret is plu")
+    desk.press("n", "n", ("Alt", "Control"))
+    desk.type("mho")
+    desk.press("n", "n", ("Alt", "Control"))
+    desk.type("rse and so on")
+    desk.press("Return")
+    assert [kept.text for kept in desk.kept] == ["and so on"]

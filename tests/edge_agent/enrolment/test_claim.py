@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -37,6 +38,14 @@ def test_what_is_no_claim_is_said_without_saying_the_claim(tmp_path, changes):
 def test_a_missing_file_may_have_been_wiped(tmp_path):
     with pytest.raises(ConfigError, match="wiped"):
         read_claim(tmp_path / "claim.json")
+
+
+def test_a_pipe_in_the_place_of_a_claim_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "claim.json")
+    with pytest.raises(ConfigError, match="it is no regular file"):
+        read_claim(tmp_path / "claim.json")
+    with pytest.raises(ConfigError, match="it is no regular file"):
+        wipe_claim(tmp_path / "claim.json", CLAIM)
 
 
 def test_a_claim_is_blanked_in_place_wherever_it_stands_and_the_rest_stays(tmp_path):

@@ -92,3 +92,19 @@ def test_an_answer_changes_addresses_and_never_the_key_that_signs_orders(househo
         found = refreshed(household.data_dir, identity)
     assert found == held_identity(household.data_dir)
     assert (found.broker_host, found.coordinator_key) == ("pi.local", OURS)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://127.0.0.1:1", "Connection refused"),
+        ("https://nightjar.invalid", ""),  # whose words depend on the resolver
+        ("https://127.0.0.1:99999", "Failed to parse: https://127.0.0.1:99999"),
+    ],
+)
+def test_why_a_coordinator_cannot_be_reached_is_told_without_objects_of_python(household, url, why):
+    with pytest.raises(UnavailableError) as failed:
+        refreshed(household.data_dir, msgspec.structs.replace(household.held, coordinator_url=url))
+    assert f"does not answer: {why}" in str(failed.value)
+    assert "HTTPSConnection" not in str(failed.value)
+    assert "(" not in str(failed.value)

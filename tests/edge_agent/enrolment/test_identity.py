@@ -1,12 +1,18 @@
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nightjar.edge_agent.config import data_dir_of, load
 from nightjar.edge_agent.enrolment.identity import FOLDER, IDENTITY, EnrolledIdentity, held_identity, keep, tls_context
 from nightjar.edge_agent.enrolment.keys import forget_next_key, next_key
 from nightjar.wire.errors import ConfigError
 
+ROOT = Path(__file__).parents[3]
 HELD = EnrolledIdentity(
     device="pi-kitchen",
     population="home",
@@ -57,6 +63,19 @@ def test_a_device_that_is_not_enrolled_is_told_how(agent_toml):
         load(agent_toml, {})
 
 
+def test_another_user_is_told_so_and_sent_for_no_new_claim(tmp_path, agent_toml):
+    """Proven before: who forgot sudo was told to enrol again with a new claim."""
+    keep(tmp_path / "data", HELD, None)
+    (tmp_path / "data").chmod(0o000)
+    as_a_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"] if os.geteuid() == 0 else []
+    command = [sys.executable, "-m", "nightjar.edge_agent", "status", "--config", str(agent_toml)]
+    done = subprocess.run([*as_a_user, *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    (tmp_path / "data").chmod(0o700)
+    assert done.returncode == ConfigError.exit_status
+    assert "run this as the agent's own user, or as root" in done.stderr
+    assert "new claim" not in done.stderr
+
+
 def test_enrolling_needs_only_the_data_folder(tmp_path, agent_toml):
     assert data_dir_of(agent_toml, {}) == tmp_path / "data"
     assert data_dir_of(agent_toml, {"NIGHTJAR_AGENT_DATA_DIR": "/var/lib/x"}).as_posix() == "/var/lib/x"
@@ -75,9 +94,11 @@ def test_a_damaged_identity_is_said(tmp_path, agent_toml, damage):
         load(agent_toml, {})
 
 
-def test_authorities_or_keys_that_are_none_are_said(tmp_path):
-    with pytest.raises(ConfigError, match="authorities"):
-        tls_context(tmp_path, HELD)
+@pytest.mark.parametrize("authorities", [[], [""], ["PEM"], ["Behörde"], [" "]])
+def test_authorities_or_keys_that_are_none_are_said(tmp_path, authorities):
+    """Proven before: without any, every server with a certificate of a public authority was trusted."""
+    with pytest.raises(ConfigError, match="certificates of authorities"):
+        tls_context(tmp_path, replace(HELD, authorities=authorities))
 
 
 def test_a_key_is_the_same_until_it_has_a_certificate_or_was_refused(tmp_path):

@@ -36,6 +36,18 @@ def test_suggestion_that_is_held_is_forgotten_and_not_taken(screen, bench):
     assert screen.page.get_by_role("button", name="Hello", exact=True).count() == 0
 
 
+def test_enter_takes_the_word_in_the_place_of_one_that_delete_forgot(screen, bench):
+    slot = screen.page.locator("#suggestions button").first
+    slot.focus()
+    screen.press("Delete")
+    screen.page.locator("#suggestions button", has_text="Hello").wait_for(state="detached")
+    assert bench.store.forgotten == ["hello"]
+    word = slot.inner_text()
+    slot.focus()
+    screen.press("Enter")
+    assert screen.text == f"{word} "
+
+
 def test_file_is_learned_from_and_words_are_saved(screen, bench):
     screen.page.get_by_text("Words it learned from you", exact=True).tap()
     lines = b"Zorblax\nhow are you\n\nmail ada@example.org\n"
@@ -43,7 +55,62 @@ def test_file_is_learned_from_and_words_are_saved(screen, bench):
     screen.page.get_by_text("Learned from 2 lines. 1 look private").wait_for()
     with screen.page.expect_download() as saved:
         screen.page.get_by_role("button", name="Save my words…").tap()
-    assert saved.value.path().read_text() == "zorblax\n"
+    assert saved.value.path().read_text() == "Zorblax\n", "as it stood in the list"
+
+
+def test_file_that_was_refused_can_be_chosen_again(screen, bench, open_page):
+    open_page.expected.append("409")
+    bench.store.paused = True
+    screen.page.get_by_text("Words it learned from you", exact=True).tap()
+    screen.page.set_input_files("#import-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"Zorblax\n"})
+    screen.page.locator("#told", has_text="learning is paused").wait_for()
+    assert screen.page.input_value("#import-file") == "", "a browser says nothing of a file that is chosen already"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Żółwik\r\nFöhrwald\r\n".encode("utf-8-sig"),
+        "Żółwik\r\nFöhrwald\r\n".encode("utf-16"),
+        "Żółwik\nFöhrwald\n".encode("utf-16-be"),
+        "Föhrwald\rKöhlerlied".encode("cp1252"),
+        "Żółwik \0\nFöhrwald\n".encode(),
+        "Köhlerlied \0\nFöhrwald\n".encode("cp1252"),
+        ("словословослово " * 40 + "\nFöhrwald\n").encode("utf-16-le"),
+        ("ab " * 665 + "abcd Föhrwald Föhrwald Föhrwald").encode(),  # cut between words, not within one
+    ],
+    ids=[
+        "BOM",
+        "UTF-16",
+        "UTF-16 without a BOM",
+        "Windows-1252",
+        "a stray NUL",
+        "a stray NUL in Windows-1252",
+        "UTF-16 with few empty bytes",
+        "a long line",
+    ],
+)
+def test_file_in_any_usual_encoding_and_of_any_length_of_line_loses_no_word(screen, bench, content):
+    screen.page.get_by_text("Words it learned from you", exact=True).tap()
+    screen.page.set_input_files("#import-file", {"name": "words.txt", "mimeType": "text/plain", "buffer": content})
+    screen.page.get_by_text("Learned from 2 lines.").wait_for()
+    assert "Föhrwald" in {written for _, written in bench.store.typed}
+    assert {word for word, _ in bench.store.typed} <= {
+        "föhrwald",
+        "żółwik",
+        "köhlerlied",
+        "словословослово",
+        "ab",
+        "abcd",
+    }
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n" + bytes(range(256)) * 8, b"\x7fELF\2\1\1\0" + b"\0\0\3ab\0" * 90])
+def test_file_that_is_no_text_is_refused(screen, bench, content):
+    screen.page.get_by_text("Words it learned from you", exact=True).tap()
+    screen.page.set_input_files("#import-file", {"name": "a.odt", "mimeType": "text/plain", "buffer": content})
+    screen.page.locator("#told", has_text="save it as plain text").wait_for()
+    assert bench.store.texts == bench.store.typed == []
 
 
 def test_empty_bubble_names_the_rule_and_offers_to_keep_the_message(screen, bench):

@@ -190,6 +190,46 @@ def test_space_takes_the_marked_word_and_backspace_takes_it_back(open_page):
     assert screen.text == "hello tehre "
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "back"),
+    [("hello (", " ", "Backspace"), ("hello (", ")", "Backspace"), ("hello ", " ", "Control+z")],
+)
+def test_word_whose_change_was_taken_back_is_left_alone(open_page, before, after, back):
+    screen = open_page()
+    screen.write(f"{before}tehre")
+    screen.wait_until_marked("there")
+    screen.write(after)
+    assert screen.text == f"{before}there{after}"
+    screen.press(back)
+    if back == "Backspace":
+        screen.press(back)  # what finished the word
+    screen.page.get_by_role("button", name="tehre", exact=True).wait_for()
+    assert screen.page.locator("#suggestions .taken").count() == 0
+    screen.write(after)
+    assert screen.text == f"{before}tehre{after}"
+
+
+def test_change_that_was_undone_with_what_came_after_it_is_left_alone(open_page):
+    screen = open_page()
+    screen.write("hello tehre")
+    screen.wait_until_marked("there")
+    screen.write(" x")
+    screen.press("Control+z", "Control+z")
+    assert screen.text == "hello tehre"
+    screen.page.get_by_role("button", name="tehre", exact=True).wait_for()
+    screen.write(" ")
+    assert screen.text == "hello tehre "
+
+
+def test_lone_i_that_was_taken_back_stays_small(open_page):
+    screen = open_page()
+    screen.write("i ")
+    assert screen.text == "I "
+    screen.press("Backspace", "Backspace")
+    screen.write(" ")
+    assert screen.text == "i "
+
+
 def test_space_takes_nothing_when_told_so(open_page):
     screen = open_page()
     screen.page.uncheck("#space-takes")
@@ -329,6 +369,18 @@ def test_word_sent_twice_is_learned(open_page, bench):
 
 
 # --- sending, and being alone ---
+
+
+def test_message_that_is_full_says_so_when_a_key_or_a_paste_finds_no_room(open_page):
+    screen = open_page()
+    screen.page.fill("#text", "x " * 999 + "xx")
+    screen.write("y")
+    screen.page.get_by_text("The message is full: send it first.").wait_for()
+    assert screen.text.endswith(" xx")
+    screen.press("Control+a", "Control+c", "ArrowRight", "Backspace", "Control+v")
+    screen.page.get_by_text("the end of what was pasted may be missing").wait_for()
+    screen.page.wait_for_timeout(200)  # the suggestions that follow must not wipe it away
+    assert screen.page.get_by_text("the end of what was pasted may be missing").is_visible()
 
 
 def test_message_that_cannot_be_kept_stays_in_the_field(open_page, bench):

@@ -1,10 +1,13 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nightjar.edge_agent.keyboard.learning import OwnWord
-from nightjar.edge_agent.keyboard.scored_words import UNLISTED_SHARE, ModelWords, best
+from nightjar.edge_agent.keyboard.scored_words import UNLISTED_SHARE, ModelWords, Part, best
 from nightjar.edge_agent.keyboard.suggestions import Suggester
 from nightjar.models.vocabulary import Vocabulary
 
@@ -24,6 +27,35 @@ def test_best_is_the_head_of_a_whole_sort(values, count, random):
     candidates = sorted(random.sample(range(len(values)), random.randint(0, len(values))))
     expected = sorted(candidates, key=lambda number: (-values[number], number))[:count]
     assert best(scores, np.array(candidates, np.int64), count).tolist() == expected
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 40)))
+def test_words_that_are_never_offered_are_left_out_in_order(among, never):
+    part = Part(None, None, None, np.array(sorted(never), np.int64))
+    assert part.allowed(np.array(sorted(among), np.int64)).tolist() == sorted(among - never)
+
+
+FIRST_KEYS = """
+import sys
+import numpy as np
+from nightjar.edge_agent.keyboard.learning import OwnWord
+from nightjar.edge_agent.keyboard.suggestions import Suggester
+from nightjar.models.vocabulary import Vocabulary
+from tests.edge_agent.keyboard.test_scored_words import Saying
+words = [f"the{number}" for number in range(3_000)]
+predictor = Saying(*np.zeros(4 + len(words)))
+predictor.vocabulary = Vocabulary(words)
+suggester = Suggester(predictor, [OwnWord("ada", "Ada", 20), *(OwnWord(word, word, 0) for word in words[::100])])
+before = {*sys.modules}
+for text in ("", "the", "the12", "teh", "teh ", "koe"):
+    suggester.suggest(text, language="de")
+print(*sorted({*sys.modules} - before))
+"""
+
+
+def test_no_key_waits_for_an_import():
+    done = subprocess.run([sys.executable, "-c", FIRST_KEYS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 class Saying:

@@ -15,6 +15,7 @@ from nightjar.edge_agent.keyboard.suggestions import Suggester, Suggestions
 from nightjar.models.lexicon import read_lexicon, write_lexicon
 from nightjar.models.vocabulary import BOS, OOV, Vocabulary
 from nightjar.wire.errors import UnavailableError
+from tests.edge_agent.keyboard.conftest import WORDS
 
 
 def test_empty_field_already_offers_words(bench):
@@ -58,7 +59,9 @@ def test_unknown_word_is_read_as_out_of_vocabulary(bench):
     assert bench.model.tokens == [BOS, OOV]
 
 
-@pytest.mark.parametrize("text", ["hello how. ", "hello how! ", "hello how?", "hello. how?! ", "hello how...\n"])
+@pytest.mark.parametrize(
+    "text", ["hello how. ", "hello how! ", "hello how?", "hello how\u06d4 ", "hello. how?! ", "hello how...\n"]
+)
 def test_sentence_end_starts_afresh(bench, text):
     assert bench.suggester.suggest(text) == bench.suggester.suggest("")
     assert bench.model.tokens == [BOS]
@@ -92,6 +95,9 @@ def test_completion_keeps_the_case_that_was_typed(bench, text, words):
         ("HELKO", ("HELLO", "HELKO", "HELP"), False),  # an abbreviation
         ("hel1", ("hel1", "hello", "help"), False),  # a code
         ("<helmt", ("helmet", "helmt", "hello"), False),  # markup
+        ("rm --helmt", ("helmet", "helmt", "hello"), False),  # an option
+        ("-helmt", ("helmet", "helmt", "hello"), False),
+        ("well-helmt", ("helmet", "helmt"), True),
         ("@helmt", ("helmet", "helmt", "hello"), False),  # a handle
         ("example.helmt", ("helmet", "helmt", "hello"), False),  # an address
         ("(helko", ("hello", "helko"), True),
@@ -256,6 +262,78 @@ def test_slur_is_offered_only_where_it_was_asked_for_or_typed_in_full(bench):
 @pytest.mark.parametrize(
     ("language", "typed", "meant"),
     [
+        ("es", "sé", None),  # a word of another, not se without its accent
+        ("es", "mirá", None),
+        ("it", "perchè", "perché"),
+        ("it", "benchè", "benché"),
+        ("it", "purchè", "purché"),
+        ("it", "piu'", "più"),
+        ("it", "un po'", None),
+        ("pt", "mâe", "mãe"),
+        ("pt", "agua", "água"),
+        ("fr", "foret", "forêt"),
+        ("fr", "ou", None),  # as usual as the other
+        ("en", "resume", None),
+        ("fr", "chuis", None),  # l'huis is rarer than a word of one's own
+        ("de", "Morgne", "Morgen"),
+        ("de", "Ubung", "Übung"),
+        ("de", "Geburstag", "Geburtstag"),
+        ("de", "Lens", None),  # a name
+        ("de", "mochte", None),
+        ("de", "Ware", None),
+        ("de", "wahrend", "während"),  # hardly anybody means the other
+    ],
+)
+def test_accents_are_completed_and_never_taken_away_and_german_nouns_are_mended(bench, language, typed, meant):
+    listed = {
+        "es": {"se": 0.01, "mira": 1e-3},
+        "it": {"perché": 1e-2, "purché": 1e-3, "benché": 1e-3, "banche": 1e-2, "più": 1e-3, "pio": 1e-5}
+        | {"po": 1e-3, "può": 1e-3},
+        "pt": {"água": 1e-3, "agua": 1e-5, "mãe": 1e-2, "mas": 1e-1},
+        "fr": {"forêt": 2e-5, "foret": 1e-6, "ou": 1e-3, "où": 2e-3, "huis": 1e-7},
+        "en": {"resume": 1e-5, "résumé": 1e-3},
+        "de": {"morgen": 1e-3, "übung": 1e-5, "geburtstag": 1e-4, "lena": 1e-3}
+        | {"möchte": 1e-3, "mochte": 1e-5, "wäre": 1e-3, "ware": 1e-5, "während": 1e-3, "wahrend": 1e-6},
+    }[language]
+    lexicon = read_lexicon(write_lexicon(language, listed))
+    bench.suggester.replace_predictor(None, {language: lexicon}.get)
+    found = bench.suggester.suggest(f"x {typed}", language=language)
+    assert (found.words[0] if found.space_takes else None) == meant
+
+
+@pytest.mark.parametrize(("typed", "takes"), [("jsut", True), ("realy", True), ("taht", True), ("cron", False)])
+def test_slip_that_many_share_is_one_also_if_the_model_knows_it(bench, typed, takes):
+    known = Vocabulary((*bench.model.vocabulary.words, "jsut", "realy", "taht", "cron"))
+    lexicon = read_lexicon(
+        write_lexicon(
+            "en",
+            dict.fromkeys(bench.model.vocabulary.words, 1e-5)
+            | {
+                "just": 0.05,
+                "really": 0.05,
+                "that": 0.05,
+                "corn": 2e-5,
+            },
+        )
+    )
+    bench.suggester.replace_predictor(Reader(type(bench.model)(vocabulary=known)), {"en": lexicon}.get)
+    assert bench.suggester.suggest(f"hello {typed}", language="en").space_takes is takes
+
+
+@pytest.mark.parametrize(("typed", "takes"), [("whats", True), ("cds", False), ("dont", False)])
+def test_contraction_in_s_is_completed_and_a_plural_is_no_genitive_also_if_the_model_knows_both(bench, typed, takes):
+    both = ("whats", "what's", "cds", "cd's", "dont", "don't")
+    model = type(bench.model)(
+        vocabulary=Vocabulary((*WORDS, *both)), followers={"<s>": ["whats", "what's", "cd's", "cds", "dont", "don't"]}
+    )
+    listed = read_lexicon(write_lexicon("en", dict.fromkeys((*WORDS, "what's", "don't", "cd"), 1e-4)))
+    bench.suggester.replace_predictor(Reader(model), {"en": listed}.get)
+    assert bench.suggester.suggest(typed, language="en").space_takes is takes
+
+
+@pytest.mark.parametrize(
+    ("language", "typed", "meant"),
+    [
         ("en", "youre", "you're"),
         ("en", "ive", "i've"),
         ("en", "thats", "that's"),
@@ -264,13 +342,16 @@ def test_slur_is_offered_only_where_it_was_asked_for_or_typed_in_full(bench):
         ("fr", "lhomme", "l'homme"),
         ("de", "koennen", "können"),
         ("de", "muessen", "müssen"),
+        ("de", "daß", "dass"),
+        ("de", "Schloß", "Schloss"),
     ],
 )
 def test_what_was_left_out_is_completed_before_another_word_is_tried(bench, language, typed, meant):
     listed = {
         "en": {"you're": 1e-6, "your": 0.1, "i've": 1e-6, "ice": 0.1, "that's": 1e-6, "that": 0.1},
         "fr": {"été": 1e-6, "être": 0.1, "ai": 1e-3, "homme": 1e-4, "comme": 0.1},
-        "de": {"können": 1e-6, "kennen": 0.1, "müssen": 1e-6, "messen": 0.1},
+        "de": {"können": 1e-6, "kennen": 0.1, "müssen": 1e-6, "messen": 0.1, "dass": 1e-4, "das": 0.1}
+        | {"schloss": 1e-6, "schoß": 1e-4},
     }[language]
     lexicon = read_lexicon(write_lexicon(language, listed))
     bench.suggester.replace_predictor(None, {language: lexicon}.get)

@@ -56,6 +56,10 @@ RUN = """([written, keys, rules]) => {
         ("so|", [["", "what"]], "so what |"),
         ("(|", [["", "what"]], "(what |"),
         ("hel| you", [["hel", "hello"]], "hello| you"),
+        # right before the sign that closes a quotation
+        *((f"{a}hal|{b}", [["hal", "hallo"]], f"{a}hallo|{b}") for a, b in ("„“", "»«", "‚‘", "“”", "‘’", "«»", "“”")),
+        ("„hal|“, sagt sie", [["hal", "hallo"]], "„hallo|“, sagt sie"),
+        ("so |“yes”", [["", "what"]], "so what |“yes”"),
         # its space belongs to it
         ("so |", [["", "what"], "?"], "so what? |"),
         ("so |", [["", "what"], "?", "!", "."], "so what?!. |"),
@@ -122,10 +126,14 @@ def test_lonely_i_that_is_no_word_stays_small(page, written, keys):
     ("written", "keys", "expected"),
     [
         ("so do i|", [".", " "], "so do I. |"),
+        ("so do i|", [*"... "], "so do I... |"),
         ("(so do i|", [")"], "(so do I)|"),
         ("(i|", [" "], "(I |"),
         ("“i|", [" "], "“I |"),
         ("then—i|", [" "], "then—I |"),
+        ("'i|", [" "], "'I |"),
+        ("so *i|", [" "], "so *I |"),
+        ("i'd've|", [" "], "I'd've |"),
     ],
 )
 def test_lonely_i_that_is_a_word_gets_its_capital(page, written, keys, expected):
@@ -140,6 +148,10 @@ def test_lonely_i_that_is_a_word_gets_its_capital(page, written, keys, expected)
         ("so |", [["", "well"], "-", "k"], "so well-k|"),
         ("so |", [["", "well"], " ", "-", " "], "so well - |"),
         ("so |", [["", "and"], "/", "o"], "so and/o|"),
+        ("at |", [["", "10"], *":30"], "at 10:30|"),
+        ("pi is |", [["", "3"], *".14"], "pi is 3.14|"),
+        ("in |", [["", "2020"], ",", " ", "3"], "in 2020, 3|"),
+        ("at |", [["", "ten"], *":3"], "at ten: 3|"),
         ("so well-|", [["", "known"]], "so well-known |"),
         ('"|', [["", "hello"], '"'], '"hello" |'),
         ('"|', [["", "hello"], '"', "."], '"hello". |'),
@@ -148,12 +160,30 @@ def test_lonely_i_that_is_a_word_gets_its_capital(page, written, keys, expected)
         ('say "|', [["", "hello"]], 'say "hello |'),
         ("„|", [["", "hallo"], "“"], "„hallo“ |"),
         ("she |", [["", "said"], "'", "n", "o"], "she said 'no|"),
+        ("she |", [["", "said"], *"'sure'"], "she said 'sure'|"),
+        ("she |", [["", "said"], *"'that's"], "she said 'that's|"),
+        ("you |", [["", "all"], *"'ll "], "you all'll |"),
+        ("you |", [["", "all"], *"'d've "], "you all'd've |"),
+        ("so |", ["*", ["", "really"], "*"], "so *really* |"),
+        ("two * |", [["", "three"]], "two * three |"),
+        ("so |", ["`", ["", "ls"], "`", "."], "so `ls`. |"),
+        ("»|", [["", "hallo"], "«"], "»hallo« |"),
+        ("sagt ‚|", [["", "hallo"], "‘"], "sagt ‚hallo‘ |"),
+        ("»ja« und »|", [["", "nein"], "«"], "»ja« und »nein« |"),
+        ("»ja« und |", [["", "sagt"], "»"], "»ja« und sagt »|"),
+        ("»ja«|", [["", "und"]], "»ja« und |"),
+        ("„ja“|", [["", "und"]], "„ja“ und |"),
+        ("«sí» y |", [["", "dice"], "«"], "«sí» y dice «|"),
+        ("«|", [["", "sí"], "»", "."], "«sí». |"),
+        ("«Ciao.\n|", [["", "bene"], "»", "."], "«Ciao.\nbene». |"),
+        ("»|", [["", "ja"], "»", ["", "x"]], "»ja» x |"),  # as in Swedish
+        ("آپ |", [["", "ہیں"], "۔"], "آپ ہیں۔ |"),
         ("كيف |", [["", "حالك"], "؟"], "كيف حالك؟ |"),
         ("نعم|", [["", "نعم"], "،"], "نعم نعم، |"),
     ],
 )
 def test_signs_join_a_picked_word_as_people_write(page, written, keys, expected):
-    rules = {"language": "de" if "„" in written else "en"}
+    rules = {"language": "de" if {"„", "»", "‚"} & set(written) else "en"}
     assert page.evaluate(RUN, [written, keys, rules]) == expected
 
 
@@ -183,6 +213,7 @@ def test_smiley_stands_apart_from_a_picked_word(page, keys, expected):
         ("hel|lo", ["hel", "hello"], "hello |"),
         ("hel|lo you", ["hel", "hello"], "hello| you"),
         ("hel|.", ["hel", "hello"], "hello|."),
+        ('"hel|lo"', ["hel", "hello"], '"hello|"'),
         ("d|on't go", ["d", "don't"], "don't| go"),
         ("so |what", ["", "and"], "so and |what"),
     ],
@@ -234,6 +265,13 @@ def test_late_word_of_a_glide_comes_before_what_was_typed_since(page, written, p
     [
         ("hello |", True, "hello. |"),
         ("done) |", True, "done). |"),
+        *((f"{a}so{b} |", True, f"{a}so{b}. |") for a, b in ("„“", "“”", "‘’", "«»")),
+        *((f"{some} |", True, f"{some}. |") for some in ("50%", "20 €", "3°")),
+        *(
+            (f"{some} |", True, f"{some}  |")
+            for some in ("„ja.“", "« Bien\u202f!\u202f»", "(x.)", "say “", 'say "', "Price: £")
+        ),
+        ("« ça\u202f» |", True, "« ça\u202f». |"),
         ("hello |", False, "hello  |"),  # a physical keyboard types what it is told
         ("hello, |", True, "hello,  |"),
         ("hello. |", True, "hello.  |"),
@@ -249,10 +287,20 @@ def test_full_stop_of_two_spaces_is_taken_back_by_backspace(page):
     assert page.evaluate(RUN, ["hello |", [" ", "erase"], {"automatic": True}]) == "hello  |"
 
 
-def test_space_before_signs_in_french(page):
-    keys = [["", "va"], "?"]
-    assert page.evaluate(RUN, ["ça |", keys, {"language": "fr"}]) == "ça va\u202f? |"
-    assert page.evaluate(RUN, ["ça |", [["", "va"], ","], {"language": "fr"}]) == "ça va, |"
+@pytest.mark.parametrize(
+    ("written", "keys", "expected"),
+    [
+        ("ça |", "?", "ça va\u202f? |"),
+        ("ça |", ",", "ça va, |"),
+        ("ça |", "?!", "ça va\u202f?! |"),
+        ("ça |", "!!!", "ça va\u202f!!! |"),
+        ("ça |", "!:)", "ça va\u202f! :)|"),
+        ("« ça |", "!»", "« ça va\u202f!\u202f» |"),
+        ("«ça |", "».", "«ça va». |"),
+    ],
+)
+def test_space_before_signs_in_french(page, written, keys, expected):
+    assert page.evaluate(RUN, [written, [["", "va"], *keys], {"language": "fr"}]) == expected
 
 
 @pytest.mark.parametrize(
@@ -262,6 +310,12 @@ def test_what_finishes_a_word_takes_the_marked_suggestion(page, key, expected):
     rules = {"taking": {"prefix": "hte", "word": "the"}}
     assert page.evaluate(RUN, ["hte|", [key], rules]) == expected
     assert page.evaluate(RUN, ["hte|", [key, "erase"], rules]) == ("hte" + ("|" if key in "x'" else f"{key}|"))
+
+
+def test_name_that_goes_on_after_its_full_stop_is_as_it_was_typed(page):
+    rules = {"taking": {"prefix": "hte", "word": "the"}}
+    assert page.evaluate(RUN, ["hte|", [".", "p", "y"], rules]) == "hte.py|"
+    assert page.evaluate(RUN, ["hte|", [".", " ", "p"], rules]) == "the. p|"
 
 
 def test_suggestion_about_another_word_is_not_taken(page):
@@ -307,8 +361,51 @@ def test_sentences_begin(page, text, starts):
         ("Liebe Anna,\n\n", "de-AT", False),
         ("Dear Anna,\n", "en", True),
         ("Hallo!\n", "de", True),
+        *((f"{a}Gut.{b} ", "de", True) for a, b in ("„“", "»«", "‚‘", "“”")),
+        *((f"Gut. {a}", "de", True) for a in "„»‚“"),
+        ("»Gut« ", "de", False),
+        ("„Hund usw.“ ", "de", False),
+        ("« Bien ! » ", "fr", True),
+        ("Bien. « ", "fr", True),
+        ("M. « ", "fr", False),
         ("z. B. ", "de", False),
         ("z.B. ", "de", False),
+        ("el 3 feb. ", "es", False),
+        ("il 3 ott. ", "it", False),
+        ("em 3 jan. ", "pt", False),
+        ("le 3 oct. ", "fr", False),
+        ("le 7 ou le sept. ", "fr", True),
+        ("3 янв. ", "ru", False),
+        ("3 січ. ", "uk", False),
+        ("Mt. ", "en", False),
+        ("bzgl. ", "de", False),
+        ("v. Chr. ", "de", False),
+        ("40 hrs. ", "en", False),
+        ("hey bros. ", "en", True),
+        ("V. Exa. ", "pt", False),
+        ("d. h. ", "de", False),
+        ("im Jan. ", "de", False),
+        ("vgl. Kap. ", "de", False),
+        ("3. Jan. ", "de", False),
+        ("am Mo. ", "de", False),
+        ("„am Mo. ", "de", False),
+        ("Das war Jan. ", "de", True),
+        ("vom Team Jan. ", "de", True),
+        ("Da simmer do. ", "de", True),
+        ("i wart auf di. ", "de", True),
+        ("wir stehen am Kap. ", "de", True),
+        ("u. a. ", "de", False),
+        ("Ce qu'il y a. ", "fr", True),
+        ("j'y. ", "fr", True),
+        ("on y. ", "fr", True),
+        ("a. C. ", "es", False),
+        ("p. ex. ", "fr", False),
+        ("C'est là. ", "fr", True),
+        ("EE. UU. ", "es", False),
+        ("т. е. ", "ru", False),
+        ("это я. ", "ru", True),
+        ("her Ph.D. ", "en", False),
+        ("plan a. ", "en", True),
         ("bzw. ", "de", False),
         ("bzw. ", "en", True),
         ("am 3. ", "de", False),

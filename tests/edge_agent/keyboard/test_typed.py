@@ -18,6 +18,8 @@ from nightjar.edge_agent.keyboard.typed import Typed, in_case_of, read_typed
         ("cafe\u0301", Typed((), "cafe\u0301")),
         ("😀 he", Typed((), "he")),
         ("one. Two\nthr", Typed((), "thr")),
+        *((f"one {a}two.{b} Thr", Typed((), "Thr")) for a, b in ("()", "“”", "„“", "»«", "''", '""')),
+        ("one.)two thr", Typed(("one", "two"), "thr")),
     ],
 )
 def test_text_is_cut_where_the_vocabulary_cuts_it(text, typed):

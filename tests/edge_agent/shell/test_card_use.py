@@ -126,7 +126,7 @@ def test_what_a_killed_agent_wrote_is_kept_to_the_hour(tmp_path):
     assert life.card.today_mb == pytest.approx(90, abs=2)
 
 
-@pytest.mark.parametrize("content", [b"", bytes(50), b'{"budget": 3}'])
+@pytest.mark.parametrize("content", [b"", bytes(50), b'{"budget": 3}', b'{"budget": {"hours": []}}'])
 def test_a_damaged_count_begins_anew(tmp_path, content):
     (tmp_path / FILE).write_bytes(content)
     assert Life(tmp_path).may_begin

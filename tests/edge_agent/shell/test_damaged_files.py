@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from nightjar.edge_agent.shell.damage import FOUND
 from nightjar.edge_agent.shell.damaged_files import put_damaged_away, put_lock_away
 from nightjar.edge_agent.shell.database import Database
 from nightjar.edge_agent.shell.kept_apart import LEDGER
+from nightjar.edge_agent.shell.typed_put_away import forget_typed
 from nightjar.host import put_away
 from tests.edge_agent.fakes import CAPS, FakeClock
 from tests.edge_agent.test_agent_process import COMMAND, PATIENCE_S, ROOT
@@ -72,6 +74,47 @@ def test_a_damaged_file_is_put_away_with_what_was_wrong(data_dir, name, kind):
     assert kept
     put_damaged_away(data_dir, None)
     assert len(put_away.notes(data_dir)) == 1
+
+
+def test_a_part_of_metadata_that_goes_meanwhile_is_no_damage(data_dir, monkeypatch):
+    going = data_dir / "release" / "metadata" / "root.json.part"
+    going.write_bytes(b"")
+    real = damaged_files.read_file
+
+    def read(path):
+        if path == going:
+            going.unlink()
+        return real(path)
+
+    monkeypatch.setattr(damaged_files, "read_file", read)
+    put_damaged_away(data_dir, None)
+    assert not going.exists()
+    assert put_away.notes(data_dir) == []
+
+
+def test_what_goes_while_it_is_put_away_is_passed_over(data_dir, monkeypatch):
+    paths = [data_dir / name for name in ("a", "b")]
+    for path in paths:
+        path.write_bytes(b"")
+    real = put_away.free_name
+
+    def free(folder, name):
+        paths[0].unlink(missing_ok=True)
+        return real(folder, name)
+
+    monkeypatch.setattr(put_away, "free_name", free)
+    put_away.put_away(data_dir, paths, "bad")
+    assert put_away.notes(data_dir) == ["b was put away: bad"]
+
+
+@pytest.mark.parametrize("before_s", [None, 1.8e9])
+def test_typed_text_that_goes_while_it_is_looked_for_is_passed_over(data_dir, monkeypatch, before_s):
+    for name in ("agent.db", "kept"):
+        (data_dir / name).write_bytes(b"")
+    put_away.put_away(data_dir, [data_dir / "agent.db", data_dir / "kept"], "bad")
+    monkeypatch.setattr(Path, "is_file", lambda path: path.unlink() or True)
+    forget_typed(data_dir, before_s)
+    assert list((data_dir / put_away.FOLDER).iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["artifacts", "release"])

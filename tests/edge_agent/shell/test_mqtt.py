@@ -18,6 +18,7 @@ from nightjar.edge_agent.shell.mqtt import BrokerAddress, MqttTransport
 from nightjar.wire.errors import LocalProtocolError
 from nightjar.wire.frame import MAX_PUBLISH_BYTES
 from tests.brokers import hang_up
+from tests.processes import end
 
 PATIENCE_S = 60.0
 UP, DOWN, STATUS = "nightjar/1/demo/up/0/phone/report", "nightjar/1/demo/down/phone/+", "nightjar/1/demo/status/phone"
@@ -47,8 +48,7 @@ def start_mosquitto(tmp_path):
 
     yield start
     for child in children:
-        child.terminate()
-        child.wait(20)
+        end(child, 20)
 
 
 class Agent:

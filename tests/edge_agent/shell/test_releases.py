@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -25,6 +26,12 @@ def test_without_a_record_that_says_one_there_is_nothing_to_say(record, data):
     path.write_bytes(data)
     assert rollback_reason(environment) == ""
     assert rollback_reason({}) == ""
+
+
+def test_a_pipe_in_the_place_of_the_record_keeps_nobody_waiting(record):
+    path, environment = record
+    os.mkfifo(path)
+    assert rollback_reason(environment) == ""
 
 
 def test_a_long_or_odd_reason_still_fits_into_a_message(record):

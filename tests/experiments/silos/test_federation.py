@@ -32,7 +32,7 @@ def counted(folder):
         return reports, [number for (number,) in database.execute("SELECT round FROM versions WHERE version > 0")]
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     said = []
     recipe = SiloTraining("logistic", 0.5, 0.5, epochs=3)
@@ -48,7 +48,7 @@ def test_two_silos_train_together_as_well_as_on_their_pooled_images(tmp_path):
     assert abs(here.federated - run.federated) < 0.1
 
 
-@pytest.mark.long
+@pytest.mark.verify
 @pytest.mark.timeout(1200)
 def test_each_of_three_hosts_is_killed_and_every_round_counts_once(tmp_path):
     with hosts(3) as (centre, *others):

@@ -39,6 +39,7 @@ def test_the_agent_built_twice_is_the_same_file_and_holds_only_what_a_device_nee
         commands = archive.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"nightjar", "edge_agent"}
     assert "nightjar/edge_agent/keyboard/static/icon.svg" in names
+    assert sum(name.endswith("/seed_words.LICENSE.txt") for name in names) == 2  # beside the words, with the licenses
     assert "nightjar-agent" in commands
     assert "coordinator" not in commands
     assert {name for name in names if name.startswith("edge_agent/")} == {

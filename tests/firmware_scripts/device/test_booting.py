@@ -330,3 +330,19 @@ def test_the_real_adapter_speaks_to_systemctl(tmp_path, monkeypatch):
     before = said
     Systemd(live=False).restart(AGENT)
     assert (tmp_path / "log").read_text() == before
+
+
+@pytest.mark.parametrize("left", [b"", b"\n", bytes(512), b"\xff\xfe"])
+def test_whatever_a_power_cut_left_of_the_status_file_the_device_goes_on(tmp_path, left):
+    """Proven before: an empty file, as FAT has after a power cut, ended nightjar-device at each boot."""
+    path = tmp_path / "nightjar-status.txt"
+    path.write_bytes(left)
+    StatusLog(path)("settled")
+    assert path.read_text(errors="replace").endswith("settled\n")
+
+
+def test_a_folder_in_the_place_of_the_claim_is_no_claim(tmp_path):
+    places = Places(tmp_path)
+    places.claim_on_card.mkdir(parents=True)
+    take_off_card(places)
+    assert not places.claim.exists()

@@ -108,7 +108,7 @@ def test_all_positions_in_one_tensor_of_the_model(index):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shapes", [[(50_000, 100)], [(5_000_000,)], [(2500, 1000), (1000, 2499), (1000,)]])
-@pytest.mark.parametrize("count", [0, 1, 50_000, pytest.param(5_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [0, 1, 50_000, pytest.param(5_000_000, marks=pytest.mark.verify)])
 def test_five_million_parameters(shapes, count):
     layout = ParameterLayout(tuple(ParameterSpec(f"t{i}", shape) for i, shape in enumerate(shapes)))
     assert layout.size == 5_000_000

@@ -116,7 +116,7 @@ def test_both_forms_are_read_back(bits, grid, form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("density", [1e-7, 0.01, pytest.param(1.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("density", [1e-7, 0.01, pytest.param(1.0, marks=pytest.mark.verify)])
 def test_five_million_parameters(bits, density):
     layout = ParameterLayout((ParameterSpec("a", (2_500, 1_600)), ParameterSpec("b", (1_000_000,))))
     update = np.random.default_rng(8).standard_normal(layout.size).astype(np.float32)

@@ -48,3 +48,9 @@ def test_thinned_points_keep_the_ends():
     assert charts.thinned(1000)[0] == 0
     assert charts.thinned(1000)[-1] == 999
     assert len(charts.thinned(1000)) == charts.MOST_POINTS
+
+
+def test_an_axis_of_what_is_counted_has_whole_numbers_only():
+    root = ET.fromstring(charts.bars("x", ("10:00",), (("waiting", (1.0,)), ("resting", (1.0,)))))
+    written = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text}
+    assert written == {"0", "2", "10:00"} or written == {"0", "1", "2", "10:00"}

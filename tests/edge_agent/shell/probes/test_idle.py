@@ -4,6 +4,7 @@ import pytest
 
 from nightjar.edge_agent.core.eligibility import Answer, Condition
 from nightjar.edge_agent.shell.probes.idle import InputDevices, Keyboard, Terminals, TypingActivity
+from tests.host.test_trusted_time import NOW_S, WRONG
 
 WALL_S = 1_000_000.0
 
@@ -26,20 +27,44 @@ def test_a_key_on_a_terminal_is_use(tree, name, idle_s, answer):
 
 
 def test_typing_on_our_own_keyboard_is_use_also_for_another_process(tmp_path):
-    clock = Clock()
+    clock, running = Clock(), Clock()
     clock.now_s = WALL_S
     typing = TypingActivity(tmp_path / "typed", clock)
-    keyboard = Keyboard(TypingActivity(tmp_path / "typed", clock), 60.0)
+    keyboard = Keyboard(TypingActivity(tmp_path / "typed", clock, running), 60.0)
     assert keyboard()[Condition.IDLE].value is Answer.YES
     typing.note()
     assert keyboard()[Condition.IDLE].value is Answer.NO
     assert (tmp_path / "typed").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "typed").read_bytes() == b""
     clock.now_s += 61
+    running.now_s += 61
     assert keyboard()[Condition.IDLE].value is Answer.YES
-    typing.note()
-    clock.now_s -= 5000
-    assert keyboard()[Condition.IDLE].value is Answer.NO, "a clock that was set back: it was a moment ago"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("wrong_by_s", WRONG.values(), ids=WRONG)
+def test_typing_while_the_clock_is_wrong_is_use_for_a_minute_as_any(tmp_path, tree, wrong_by_s, restarted):
+    clock, running = Clock(), Clock()
+
+    def probes():
+        return [
+            Keyboard(TypingActivity(tmp_path / "typed", clock, running), 60.0),
+            Terminals(tree.root, 60.0, clock, running),
+        ]
+
+    begun = probes()
+    assert [probe()[Condition.IDLE].value for probe in begun] == [Answer.YES] * 2
+    clock.now_s = NOW_S + wrong_by_s
+    TypingActivity(tmp_path / "typed", clock).note()
+    tree.terminal("pts/0", clock.now_s)
+    if not restarted:
+        assert [probe()[Condition.IDLE].value for probe in begun] == [Answer.NO] * 2
+    clock.now_s = NOW_S
+    begun = probes() if restarted else begun
+    if not (restarted and wrong_by_s < 0):  # an old time tells nobody that started since that it was a moment ago
+        assert [probe()[Condition.IDLE].value for probe in begun] == [Answer.NO] * 2
+    running.now_s += 61
+    assert [probe()[Condition.IDLE].value for probe in begun] == [Answer.YES] * 2
 
 
 def test_typing_is_noted_also_where_nothing_can_be_written(tmp_path):
