@@ -48,7 +48,7 @@ from nightjar.benchmarks.setting import BUILD, setting
 from nightjar.coordinator.commands.service_call import ask_service
 from nightjar.coordinator.config import CoordinatorConfig
 from nightjar.coordinator.mqtt.free_ports import free_ports
-from nightjar.edge_agent.keyboard.key import headers, kept_key
+from nightjar.edge_agent.keyboard.key import headers, served_key
 from nightjar.edge_agent.model import Model
 from nightjar.host.children import python_command
 from nightjar.simulation.demo.configuration import write_toml
@@ -254,8 +254,11 @@ def _online(config: CoordinatorConfig, name: str) -> bool:
 
 def _suggests(port: int, data_dir: Path) -> bool:
     """Whether the keyboard suggests three words from its model for a few texts."""
+    key = served_key(data_dir)
+    if key is None:
+        return False
     with contextlib.suppress(urllib3.exceptions.HTTPError):
-        url, shown = f"http://127.0.0.1:{port}/api/suggest", headers(kept_key(data_dir))
+        url, shown = f"http://127.0.0.1:{port}/api/suggest", headers(key)
         answers = [
             urllib3.request("POST", url, json={"text": text}, headers=shown, retries=False).json()
             for text in ("", "i ", "i am ", "i am at ")

@@ -22,7 +22,7 @@ PORT_FILE = "keyboard.port"
 
 
 def kept_key(data_dir: Path) -> str:
-    """The key in an agent's folder; created if there is none.
+    """The key in the folder of the agent that calls this; created if there is none.
 
     Raises:
         ConfigError: the key cannot be read or written.
@@ -31,9 +31,27 @@ def kept_key(data_dir: Path) -> str:
     try:
         if not path.exists():
             replace_file(path, secrets.token_urlsafe(32).encode())
+    except OSError as error:
+        msg = f"the key of the keyboard's page cannot be kept in {path}: {error}"
+        raise ConfigError(msg) from error
+    return _read(path)
+
+
+def served_key(data_dir: Path) -> str | None:
+    """The key that an agent has made; None before it has. For other processes, as only the agent may make it.
+
+    Raises:
+        ConfigError: the key cannot be read.
+    """
+    path = data_dir / FILE
+    return _read(path) if path.exists() else None
+
+
+def _read(path: Path) -> str:
+    try:
         return read_file(path).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"the key of the keyboard's page cannot be kept in {path}: {error}"
+        msg = f"the key of the keyboard's page cannot be read from {path}: {error}"
         raise ConfigError(msg) from error
 
 
@@ -64,7 +82,8 @@ def address(url: str, data_dir: Path) -> str | None:
     Raises:
         ConfigError: the key cannot be read.
     """
-    return f"{url}#key={kept_key(data_dir)}" if (data_dir / FILE).exists() else None
+    key = served_key(data_dir)
+    return None if key is None else f"{url}#key={key}"
 
 
 def headers(key: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from nightjar.coordinator.mqtt.free_ports import free_ports
-from nightjar.edge_agent.keyboard.key import headers, kept_key
+from nightjar.edge_agent.keyboard.key import headers, served_key
 from nightjar.models.keyboard import held_out
 from nightjar.models.vocabulary import words
 from nightjar.wire import frame
@@ -552,7 +552,10 @@ def test_a_second_agent_in_the_same_folder_is_refused(world):
 
 def ask(agent, port, path, body=None):
     """What the keyboard's page answers its user."""
-    key = kept_key(agent.data)
+    deadline = time.monotonic() + PATIENCE_S
+    while (key := served_key(agent.data)) is None:  # it is made with the page, after the agent has come online
+        assert time.monotonic() < deadline, "the page has no key"
+        time.sleep(0.05)
     shown = {"Content-Type": "application/json", **headers(key)}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, shown)

@@ -5,15 +5,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nightjar.edge_agent.keyboard.key import FILE, address, headers, kept_key, shows
+from nightjar.edge_agent.keyboard.key import FILE, address, headers, kept_key, served_key, shows
 from nightjar.wire.errors import ConfigError
 
 URL = "http://127.0.0.1:8700/"
 
 
 def test_the_key_is_its_owners_alone_and_stays(tmp_path):
-    assert address(URL, tmp_path) is None  # never served
+    assert address(URL, tmp_path) is served_key(tmp_path) is None  # never served
+    assert not list(tmp_path.iterdir()), "who only asks has made it, beside the agent"
     key = kept_key(tmp_path)
+    assert served_key(tmp_path) == key
     assert len(key) >= 43  # 256 bits
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
     assert kept_key(tmp_path) == key
