@@ -1,7 +1,7 @@
 """File locks between processes, for example on a data folder.
 
 The kernel releases a lock when its holder ends, however it ends. A lock is valid on one machine only. Standard library
-only, because it also runs on a device before anything is installed there. Source: flock(2), proc_locks(5).
+only, because it also runs on a device before anything is installed there. Source: flock(2), proc_locks(5), proc_pid_fdinfo(5).
 """
 
 from __future__ import annotations
@@ -55,14 +55,36 @@ def holder_of(path: Path) -> int | None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock of a file that we may not open; also if the kernel does not say.
+    """Whether a process holds the lock of a file, which need not be readable; also if the kernel does not say.
 
     Raises:
         OSError: there is no such file.
     """
-    inode = str(path.stat().st_ino)
+    if os.access(path, os.R_OK):
+        return holder_of(path) is not None
+    place = f"{_device(path)}:{path.stat().st_ino}"
     try:
         lines = _LOCKS.read_text().splitlines()
     except OSError:
         return True
-    return any(inode == field.rpartition(":")[2] for line in lines for field in line.split()[5:6])
+    return any(place == field for line in lines for field in line.split()[5:6])
+
+
+def _device(path: Path) -> str:
+    """The number of the device of a file as ``/proc/locks`` has it, which for btrfs is not that of ``stat``."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        fields = (line.split(maxsplit=1) for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines())
+        mount = dict(fields)["mnt_id:"]
+    finally:
+        os.close(descriptor)
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        number, _parent, device, *_ = line.split()
+        if number == mount:
+            return _numbers(*map(int, device.split(":")))
+    device_number = path.stat().st_dev
+    return _numbers(os.major(device_number), os.minor(device_number))
+
+
+def _numbers(major: int, minor: int) -> str:
+    return f"{major:02x}:{minor:02x}"

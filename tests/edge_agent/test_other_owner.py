@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nightjar.edge_agent.shell.folder import LOCK
+from nightjar.host import locks
 from nightjar.host.locks import is_held
 from tests.edge_agent.any_damage import AS_BEFORE, SPENT
 from tests.edge_agent.other_owner import KINDS, NAMES, OF_ANOTHER
@@ -39,12 +40,25 @@ def test_the_device_is_who_it_was_and_says_what_it_could_not_read(tmp_path, kind
             assert line["said"], line["file"]
 
 
-def test_a_lock_that_somebody_holds_is_seen_without_opening_it(tmp_path):
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_lock_that_somebody_holds_is_seen(tmp_path, monkeypatch, readable):
     path = tmp_path / "lock"
+    monkeypatch.setattr(os, "access", lambda *_: readable)
     with path.open("w") as file:
         assert not is_held(path)
         fcntl.flock(file, fcntl.LOCK_EX)
         assert is_held(path)
+    assert not is_held(path)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_lock_with_the_same_number_on_another_disk_is_not_ours(tmp_path, monkeypatch, readable):
+    """Proven before: an agent on a small disk that had become read-only ended for ever, as another seemed to run."""
+    path = tmp_path / "lock"
+    path.touch()
+    monkeypatch.setattr(os, "access", lambda *_: readable)
+    monkeypatch.setattr(locks, "_LOCKS", tmp_path / "locks")
+    locks._LOCKS.write_text(f"1: FLOCK  ADVISORY  WRITE 7 7f:ff:{path.stat().st_ino} 0 EOF\n")
     assert not is_held(path)
 
 
