@@ -69,7 +69,7 @@ def prepare(config: CoordinatorConfig, *, as_json: bool) -> None:
 def rotate(config: CoordinatorConfig, *, as_json: bool) -> None:
     """Begin a rotation with a new key; the service may be running. Devices follow within a day; then run 'retire'."""
     held = _here(config)
-    held.rotate(trusted_now_s(config))
+    held.rotate()
     fingerprints = [fingerprint(certificate) for certificate in held.certificates()]
     show(
         {"authorities": fingerprints},
@@ -102,7 +102,7 @@ def _here(config: CoordinatorConfig) -> Authority:
     if config.enrolment.signer:
         msg = "enrolment.signer: the authority is elsewhere; run this there, with the same folder as its 'serve'"
         raise ConfigError(msg)
-    return Authority(config.data_dir / AUTHORITY_FOLDER, WallClock().now_s())
+    return Authority(config.data_dir / AUTHORITY_FOLDER)
 
 
 def _left(config: CoordinatorConfig, held: Authority, now_s: float) -> list[str]:

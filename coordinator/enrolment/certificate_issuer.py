@@ -205,8 +205,10 @@ class CertificateIssuer:
         authorities = self.authorities()
         life_s = self._config.enrolment.device_days * DAY_S
         due_s = held.expires_s - (1 - RENEWED_AFTER) * life_s
-        if held.authority != fingerprint(authorities[-1]):
-            due_s = 0.0  # the authority is being replaced: renew at once
+        replaced = held.authority != fingerprint(authorities[-1])
+        clock_was_ahead = held.expires_s > self._clock.now_s() + life_s + DAY_S and not self._distrust()
+        if replaced or clock_was_ahead:
+            due_s = 0.0  # renew at once
         return Certified(held.device, held.certificate, held.expires_s, due_s, authorities)
 
 

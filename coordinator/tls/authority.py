@@ -33,10 +33,12 @@ from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableEr
 
 CURRENT, FORMER = "current.pem", "former.pem"
 """Files; each holds a key and its certificate."""
-LIFE_DAYS = 3650.0
-"""Lifetime of an authority: a device whose card lay in a drawer for years must still find one that it trusts."""
-BACKDATED_S = 86400.0
-"""How far back validity begins: a board without a real-time clock boots with the time of its last shutdown."""
+BEGINS = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+"""Everything signed is valid from the beginning on: a board without a real-time clock starts in 1970 or with the time of
+its last shutdown, and a coordinator whose clock was ahead at its first start signs nothing that is not valid yet."""
+ENDS = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
+"""When an authority and its revocation lists end: never (RFC 5280, 4.1.2.5), as that clock may have been far behind, and
+a card may lie in a drawer for years."""
 MOST_CSR_BYTES = 4096
 
 _DAY_S = 86400.0
@@ -62,13 +64,13 @@ class Authority:
         UnavailableError: the folder cannot be read or written.
     """
 
-    def __init__(self, folder: Path, now_s: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         with _disk(folder):
             private_folder(folder)
             if not (folder / CURRENT).exists():
                 _refuse_another(folder)
-                replace_file(folder / CURRENT, _new(now_s))
+                replace_file(folder / CURRENT, _new())
             self._current = _read(folder / CURRENT)
             former = _read(folder / FORMER) if (folder / FORMER).exists() else None
         # A power cut in the middle of a rotation leaves the same authority in both files.
@@ -99,15 +101,14 @@ class Authority:
         """
         return _pem(self._certify(self._former or self._current, requested_key(csr), names[0], names, days, now_s))
 
-    def revocations(self, serials: Sequence[int], now_s: float) -> list[str]:
+    def revocations(self, serials: Sequence[int]) -> list[str]:
         """Revocation lists (CRLs), PEM; one signed by each authority.
 
-        Their next-update date is so far away that they never expire in practice: a broker that gets no new list must
-        not lock all devices out.
+        They never expire: a broker that gets no new list must not lock all devices out.
         """
-        return [_pem(_revocations(signer, serials, now_s)) for signer in self._signers()]
+        return [_pem(_revocations(signer, serials)) for signer in self._signers()]
 
-    def rotate(self, now_s: float) -> None:
+    def rotate(self) -> None:
         """Create a new key; the old authority stays as the former one until :meth:`retire`.
 
         Raises:
@@ -119,7 +120,7 @@ class Authority:
         with _disk(self._folder):
             # Write the former authority first, so that a power cut in between loses nothing.
             replace_file(self._folder / FORMER, _bytes(self._current))
-            replace_file(self._folder / CURRENT, _new(now_s))
+            replace_file(self._folder / CURRENT, _new())
             self._former, self._current = self._current, _read(self._folder / CURRENT)
 
     def retire(self) -> None:
@@ -144,7 +145,7 @@ class Authority:
     ) -> x509.Certificate:
         usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
-            _dated(name, days, now_s)
+            _certificate(name, datetime.datetime.fromtimestamp(int(now_s + days * _DAY_S), tz=datetime.UTC))
             .issuer_name(signer.certificate.subject)
             .public_key(key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -208,11 +209,11 @@ def _refuse_another(folder: Path) -> None:
         raise ConfigError(msg)
 
 
-def _new(now_s: float) -> bytes:
+def _new() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     name = f"Nightjar authority {os.urandom(4).hex()}"  # chains are built by name, so no two authorities may share one
     certificate = (
-        _dated(name, LIFE_DAYS, now_s)
+        _certificate(name, ENDS)
         .issuer_name(_name(name))
         .public_key(key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -222,13 +223,13 @@ def _new(now_s: float) -> bytes:
     return _bytes(_Signer(key, certificate.sign(key, hashes.SHA256())))
 
 
-def _dated(name: str, days: float, now_s: float) -> x509.CertificateBuilder:
+def _certificate(name: str, ends: datetime.datetime) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_time(now_s - BACKDATED_S))
-        .not_valid_after(_time(now_s + days * _DAY_S))
+        .not_valid_before(BEGINS)
+        .not_valid_after(ends)
     )
 
 
@@ -236,12 +237,12 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _revocations(signer: _Signer, serials: Sequence[int], now_s: float) -> x509.CertificateRevocationList:
-    revoked = x509.RevokedCertificateBuilder().revocation_date(_time(now_s - BACKDATED_S))
+def _revocations(signer: _Signer, serials: Sequence[int]) -> x509.CertificateRevocationList:
+    revoked = x509.RevokedCertificateBuilder().revocation_date(BEGINS)
     builder = x509.CertificateRevocationListBuilder(
         issuer_name=signer.certificate.subject,
-        last_update=_time(now_s - BACKDATED_S),
-        next_update=_time(now_s + LIFE_DAYS * _DAY_S),
+        last_update=BEGINS,
+        next_update=ENDS,
         # Pass all at once: add_revoked_certificate copies the whole list each time.
         revoked_certificates=[revoked.serial_number(serial).build() for serial in serials],
     )
@@ -271,10 +272,6 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _time(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(int(seconds), tz=datetime.UTC)
 
 
 def _pem(signed: x509.Certificate | x509.CertificateSigningRequest | x509.CertificateRevocationList) -> str:

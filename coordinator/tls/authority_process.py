@@ -77,14 +77,14 @@ def serve(questions: BinaryIO, answers: BinaryIO, folder: Path, now_s: Callable[
 def _answer(line: bytes, folder: Path, now_s: float) -> Answer:
     try:
         question = _QUESTIONS.decode(line)
-        authority = Authority(folder, now_s)
+        authority = Authority(folder)
         match question:
             case CertifyDevice(csr, device, days):
                 return Signed([authority.certify_device(csr, device, days, now_s)])
             case CertifyServer(csr, names, days):
                 return Signed([authority.certify_server(csr, names, days, now_s)])
             case Revoke(serials):
-                return Signed(authority.revocations([int(serial) for serial in serials], now_s))
+                return Signed(authority.revocations([int(serial) for serial in serials]))
             case ListAuthorities():
                 return Signed(authority.certificates())
     except NightjarError as error:

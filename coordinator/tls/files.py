@@ -240,9 +240,8 @@ def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s:
         held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return False
-    # One from the future was signed while the clock was ahead, and no handshake would succeed until it begins.
-    begun = ours.not_valid_before_utc.timestamp() <= now_s
-    fresh = begun and now_s < ours.not_valid_after_utc.timestamp() - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
+    left_days = (ours.not_valid_after_utc.timestamp() - now_s) / DAY_S
+    fresh = (1 - RENEWED_AFTER) * SERVER_DAYS < left_days < SERVER_DAYS + 1  # with more left, the clock was ahead
     ours_too = key.public_key() == ours.public_key()  # a power cut may have left the next certificate's key
     return ours_too and fresh and chain[1:] == [issuer] and [str(name.value) for name in held] == names
 

@@ -120,12 +120,12 @@ class CertificateOffice:
 
     def rotate(self) -> None:
         """Begin the renewal of the authority."""
-        Authority(self._folder, self._clock.now_s()).rotate(self._clock.now_s())
+        Authority(self._folder).rotate()
         self.refresh()
 
     def retire(self) -> None:
         """End the renewal of the authority: the former one is no longer valid."""
-        Authority(self._folder, self._clock.now_s()).retire()
+        Authority(self._folder).retire()
         self.refresh()
 
     def server_validity(self) -> tuple[float, float]:

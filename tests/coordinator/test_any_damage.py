@@ -119,7 +119,7 @@ def sound():
             _, PUBLISHED.files = metadata.take_in(owner.metadata, owner.online_key, [bundle], {}, NOW_S)
             Register(database).add_claim(CLAIM, "a test")
         start(config)
-        InThisProcess(config.data_dir / "authority", NOW_S).authority.rotate(NOW_S)
+        InThisProcess(config.data_dir / "authority", NOW_S).authority.rotate()
         (config.data_dir / "broker/mosquitto.db").write_bytes(b"sessions")
         shutil.rmtree(owner.folder)
         found = start(config)

@@ -10,7 +10,7 @@ class InThisProcess:
     """An authority without a process of its own, and at its own time."""
 
     def __init__(self, folder: Path, now_s: float) -> None:
-        self.authority, self.now_s = Authority(folder, now_s), now_s
+        self.authority, self.now_s = Authority(folder), now_s
 
     def ask(self, question):
         match question:
@@ -21,7 +21,7 @@ class InThisProcess:
             case CertifyServer(csr, names, days):
                 return [self.authority.certify_server(csr, names, days, self.now_s)]
             case Revoke(serials):
-                return self.authority.revocations([int(each) for each in serials], self.now_s)
+                return self.authority.revocations([int(each) for each in serials])
 
     def close(self) -> None:
         pass

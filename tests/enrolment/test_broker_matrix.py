@@ -79,7 +79,7 @@ class Place:
             "claim as password": self.trusting(),
             "expired": self.context("expired", days=-0.5),
             "revoked": self.context("revoked"),
-            "another authority": self.context("stranger", Authority(folder / "other", WallClock().now_s())),
+            "another authority": self.context("stranger", Authority(folder / "other")),
             "a server's": self.context(ME, server=True),
         }
         refresh(self.config, self.signer, [self.serials["revoked"]], WallClock().now_s())

@@ -176,7 +176,7 @@ def test_a_forgotten_device_comes_back_with_a_new_claim_only(world):
 
 def test_somebody_else_at_the_coordinators_address_gets_no_claim(world, tmp_path):
     claim = world.claim("misled", device="pi-misled")
-    other = Authority(tmp_path / "other", 1.7e9).certificates()[0]
+    other = Authority(tmp_path / "other").certificates()[0]
     document = json.loads(claim.read_text()) | {"authority": other}
     claim.write_text(json.dumps(document))
     with pytest.raises(UnavailableError, match="its certificate is not accepted"):

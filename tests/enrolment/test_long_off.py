@@ -45,7 +45,7 @@ def now_s():
 def off_for(world, device, days):
     """Put the device's certificate, and the coordinator's record of it, so many days back."""
     (key, _, _) = device.credential.partition(b"-----BEGIN CERTIFICATE")
-    authority = Authority(world.config.data_dir / "authority", now_s())
+    authority = Authority(world.config.data_dir / "authority")
     with contextlib.closing(sqlite3.connect(world.config.data_dir / "coordinator.sqlite")) as database, database:
         serial = str(x509.load_pem_x509_certificate(device.credential).serial_number)
         query = "SELECT csr FROM credentials WHERE serial = ?"
@@ -80,6 +80,16 @@ def test_it_does_so_too_if_it_does_not_know_the_time(world):
     off_for(world, device, 120)
     assert renewed(device.data_dir, None)
     assert device.request("GET", "/api/v1/enrolment/self").status == 200
+
+
+def test_one_that_was_signed_years_ahead_is_renewed_at_the_next_look(world):
+    """As by a coordinator that took a wrong time at its first start."""
+    device = world.enrolled("pi-ahead")
+    off_for(world, device, -7300)
+    assert renewed(device.data_dir, now_s())
+    assert device.identity.expires_s < now_s() + 91 * DAY_S
+    assert device.request("GET", "/api/v1/enrolment/self").status == 200
+    assert not renewed(device.data_dir, now_s())
 
 
 @pytest.mark.parametrize("how", ["forgotten", "blocked", "too long", "stolen before a renewal", "another key"])

@@ -18,6 +18,7 @@ import time
 import pytest
 from cryptography import x509
 
+from nightjar.coordinator.tls.files import SERVER_DAYS
 from nightjar.edge_agent.enrolment.enrolling import enrol
 from nightjar.host.system_clock import read_clock
 from nightjar.wire.errors import UnavailableError
@@ -217,14 +218,32 @@ def test_nothing_is_lost_by_wrong_clocks_and_rounds_go_on_within_a_minute_of_the
         assert began_s < created[0]
         assert created == sorted(created)
         assert created[-1] <= now_s
-        for (certificate,) in fleet.asked("SELECT certificate FROM credentials WHERE certificate != ''"):
-            assert_signed_now(certificate.encode(), now_s)
-        for path in fleet.world.config.data_dir.rglob("*.pem"):
+        for (expires_s,) in fleet.asked("SELECT expires_s FROM credentials WHERE certificate != ''"):
+            assert signed_now(expires_s, fleet.world.config.enrolment.device_days, now_s)
+        for path in (fleet.world.config.data_dir / "server").glob("*.pem"):
             if b"BEGIN CERTIFICATE" in path.read_bytes():
-                assert_signed_now(path.read_bytes(), now_s)
+                served = x509.load_pem_x509_certificates(path.read_bytes())[0]
+                assert signed_now(served.not_valid_after_utc.timestamp(), SERVER_DAYS, now_s)
         assert "Traceback" not in fleet.world.log()
 
 
-def assert_signed_now(pem, now_s):
-    for certificate in x509.load_pem_x509_certificates(pem):
-        assert now_s - 2 * DAY_S < certificate.not_valid_before_utc.timestamp() <= now_s
+def signed_now(expires_s, life_days, now_s):
+    return now_s - 2 * DAY_S < expires_s - life_days * DAY_S <= now_s
+
+
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=NEEDS_MOSQUITTO)])
+@pytest.mark.parametrize("wrong", ["1970", "20 years ahead"])
+def test_a_coordinator_whose_clock_was_wrong_at_its_first_start_needs_nobody(tmp_path, wrong, kind):
+    """Proven before: its authority was valid in those years only, so that no device ever trusted it."""
+    clock = ProcessClock(wrong_clock_library(tmp_path), tmp_path / "clock", synchronises=True)
+    world = World(tmp_path, kind)
+    world.environment = clock.environment
+    clock.set(WRONG[wrong])
+    try:
+        world.start(waits=False)
+        soon(lambda: "event=coordinator_ready " in world.log(), "it starts")
+        clock.set(0.0)
+        soon(world.healthy, "it is healthy", WITHIN_S)
+        assert world.enrolled("later").request("GET", "/api/v1/enrolment/self").status == 200
+    finally:
+        world.stop()

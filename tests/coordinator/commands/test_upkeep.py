@@ -247,7 +247,7 @@ def test_backup_and_restore_lose_nothing(run, site, ask, tmp_path):
 
 
 def test_a_backup_without_keys_says_so_and_how_to_save_them_and_so_does_restoring_it(run, site, ask, tmp_path):
-    Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    Authority(site.data / AUTHORITY_FOLDER)
     load_signer(site.data)
     site.config.write_text(site.config.read_text().replace('transport = "plain"', 'transport = "tls"'))
     status, _, err = run("backup", tmp_path / "daily", "--config", site.config)

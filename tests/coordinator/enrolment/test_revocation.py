@@ -231,7 +231,7 @@ def test_devices_of_a_former_authority_are_known_until_they_renewed(house):
     (former,) = house.issuer.authorities()
     serial = house.enrolled("pi")
     assert house.register.signed_by(fingerprint(former), NOW_S) == ["pi"]
-    house.signer.authority.rotate(NOW_S)
+    house.signer.authority.rotate()
     with pytest.raises(UnavailableError, match="some seconds"):  # our servers do not know it yet
         house.issuer.renew("pi", new_request()[1], "192.0.2.1")
     refresh(house.config, house.signer, (), NOW_S)

@@ -108,7 +108,7 @@ def test_a_restored_coordinator_signs_as_the_lost_one_did(site, tmp_path):
 
 def test_a_backup_holds_no_key_and_what_is_restored_from_it_makes_no_other(site, tmp_path):
     lost = load_signer(site.data)
-    Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    Authority(site.data / AUTHORITY_FOLDER)
     back_up(site.data, tmp_path / "saved")
     assert b"PRIVATE KEY" not in b"".join(p.read_bytes() for p in (tmp_path / "saved").rglob("*") if p.is_file())
     restore(tmp_path / "saved", tmp_path / "new", now_s=1000.0)
@@ -132,7 +132,7 @@ def test_whatever_is_made_is_its_owners_alone_from_the_first_moment(site, tmp_pa
         with only_one(tmp_path / "data"):
             database = Database(f"sqlite:///{database_file(tmp_path / 'data')}")
             load_signer(tmp_path / "data")
-            Authority(tmp_path / "data" / AUTHORITY_FOLDER, 0.0)
+            Authority(tmp_path / "data" / AUTHORITY_FOLDER)
             FileBlobs(tmp_path / "data" / ARTIFACTS).put(b"weights")
             assert (tmp_path / "data" / "coordinator.sqlite-wal").exists()
             seen |= modes(tmp_path / "data")
@@ -230,8 +230,8 @@ def test_only_a_new_folder_is_written_and_only_a_backup_is_read(site, tmp_path):
 def test_the_authoritys_key_is_in_a_backup_only_when_that_is_asked_for(site, tmp_path):
     with pytest.raises(ConfigError, match="there is no key"):
         back_up(site.data, tmp_path / "none", with_keys=True)
-    held = Authority(site.data / AUTHORITY_FOLDER, 0.0)
-    held.rotate(1.0)
+    held = Authority(site.data / AUTHORITY_FOLDER)
+    held.rotate()
     back_up(site.data, tmp_path / "daily")
     assert keys_in(tmp_path / "daily") == set()
     back_up(site.data, tmp_path / "whole", with_keys=True)
@@ -239,15 +239,15 @@ def test_the_authoritys_key_is_in_a_backup_only_when_that_is_asked_for(site, tmp
     assert {stat.S_IMODE(path.stat().st_mode) for path in copied.iterdir()} == {0o600}
     assert stat.S_IMODE(copied.stat().st_mode) == 0o700
     restore(tmp_path / "whole", tmp_path / "new", 2.0)
-    assert Authority(tmp_path / "new" / AUTHORITY_FOLDER, 3.0).certificates() == held.certificates()
+    assert Authority(tmp_path / "new" / AUTHORITY_FOLDER).certificates() == held.certificates()
 
 
 def test_an_authority_that_is_there_is_not_replaced_by_an_older_one(site, tmp_path):
-    Authority(site.data / AUTHORITY_FOLDER, 0.0)
+    Authority(site.data / AUTHORITY_FOLDER)
     back_up(site.data, tmp_path / "whole", with_keys=True)
-    newer = Authority(tmp_path / "new" / AUTHORITY_FOLDER, 5.0)
+    newer = Authority(tmp_path / "new" / AUTHORITY_FOLDER)
     restore(tmp_path / "whole", tmp_path / "new", 6.0)
-    assert Authority(tmp_path / "new" / AUTHORITY_FOLDER, 7.0).certificates() == newer.certificates()
+    assert Authority(tmp_path / "new" / AUTHORITY_FOLDER).certificates() == newer.certificates()
 
 
 def test_a_claim_of_a_backup_cannot_be_used_a_second_time(site, tmp_path):

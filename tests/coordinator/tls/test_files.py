@@ -59,7 +59,7 @@ def test_each_change_changes_what_it_must_and_no_more(config, signer):
 
 def test_a_rotation_changes_whom_we_trust_and_at_its_end_who_we_are(config, signer):
     refresh(config, signer, ["7"], NOW_S)
-    signer.authority.rotate(NOW_S)
+    signer.authority.rotate()
     assert refresh(config, signer, ["7"], NOW_S) == Changes(server=False, authorities=True, revoked=True)
     assert len(authority_names(config.data_dir / FOLDER)) == 2
     signer.authority.retire()

@@ -93,7 +93,7 @@ def test_the_application_knows_who_asks_whatever_the_headers_say(house):
 
 
 def test_certificates_that_are_no_good_end_the_handshake(house, tmp_path):
-    stranger = Authority(tmp_path / "other/authority", house.signer.now_s)
+    stranger = Authority(tmp_path / "other/authority")
     with house.front():
         for context in (house.context(stranger), house.context(days=-0.5)):
             with pytest.raises(urllib3.exceptions.HTTPError):
@@ -157,7 +157,7 @@ def test_what_comes_beyond_the_limit_is_closed(house):
 def test_it_reads_its_certificate_again_for_connections_from_then_on(house):
     with house.front() as front:
         house.get(house.bare())
-        house.signer.authority.rotate(house.signer.now_s)
+        house.signer.authority.rotate()
         refresh(house.config, house.signer, [], house.signer.now_s)
         front.reload()
         assert (

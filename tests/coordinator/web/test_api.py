@@ -66,7 +66,7 @@ class Service:
         """Take claims and keys, as far as nobody has to sign a certificate."""
         config = structs.replace(self.ports.config, data_dir=folder)
         (folder / FOLDER).mkdir()
-        (folder / FOLDER / AUTHORITIES).write_text("".join(Authority(folder / "ca", NOW_S).certificates()))
+        (folder / FOLDER / AUTHORITIES).write_text("".join(Authority(folder / "ca").certificates()))
         register = Register(self.database)
         issuer = CertificateIssuer(config, register, AuthorityClient(["false"]), self.world.clock, "ab" * 32)
         self.ports = dataclasses.replace(self.ports, config=config, issuer=issuer)
