@@ -1,7 +1,8 @@
 """File locks between processes, for example on a data folder.
 
 The kernel releases a lock when its holder ends, however it ends. A lock is valid on one machine only. Standard library
-only, because it also runs on a device before anything is installed there. Source: flock(2), proc_locks(5), proc_pid_fdinfo(5).
+only, because it also runs on a device before anything is installed there. Source: flock(2),
+proc_locks(5), proc_pid_fdinfo(5).
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableEr
 CURRENT, FORMER = "current.pem", "former.pem"
 """Files; each holds a key and its certificate."""
 BEGINS = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-"""Everything signed is valid from the beginning on: a board without a real-time clock starts in 1970 or with the time of
-its last shutdown, and a coordinator whose clock was ahead at its first start signs nothing that is not valid yet."""
+"""From when all that is signed is valid: a board without a real-time clock starts then, or with the time of its last
+shutdown, and a coordinator whose clock was ahead at its first start signs nothing that is not valid yet."""
 ENDS = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
-"""When an authority and its revocation lists end: never (RFC 5280, 4.1.2.5), as that clock may have been far behind, and
-a card may lie in a drawer for years."""
+"""When an authority and its revocation lists end: never (RFC 5280, 4.1.2.5). The clock of its first start may have been
+far behind, and a card may lie in a drawer for years."""
 MOST_CSR_BYTES = 4096
 
 _DAY_S = 86400.0
