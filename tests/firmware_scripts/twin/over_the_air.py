@@ -121,6 +121,11 @@ def tried(fleet, version):
     return counts["devices"], counts["trained"]
 
 
+def stage_of(fleet, version):
+    """Where the rollout of a release is; the coordinator judges a trial once a minute."""
+    return fleet.ask("GET", f"/releases/{version}")["rollout"]["stage"]
+
+
 def look(guest):
     """From now on it looks for releases all the time, power cuts or not."""
     guest.shell(f"touch {_LOOK} && sync")

@@ -8,7 +8,7 @@ from nightjar.firmware_scripts.twin.person import set_charging
 from nightjar.firmware_scripts.twin.running import boot_file, powered
 from tests.firmware_scripts.twin.bad_agents import bad_bundle, good_bundle
 from tests.firmware_scripts.twin.fleet import MARKS
-from tests.firmware_scripts.twin.over_the_air import ask_for, look, record, tried
+from tests.firmware_scripts.twin.over_the_air import look, record, stage_of, tried
 from tests.firmware_scripts.twin.stories import (
     eventually,
     is_sandboxed,
@@ -46,7 +46,7 @@ def test_it_joins_trains_stops_unplugged_takes_a_good_release_and_goes_back_from
         set_charging(twin.guest, charging=False)
         is_sandboxed(twin.guest)
 
-        ask_for(fleet, "promote", GOOD)
+        until(lambda: stage_of(fleet, GOOD) == "current", "proven by the device that trained with it")
         ordered(fleet, owner, bad_bundle(bundle, owner, CRASHES, "crashes"), CRASHES, security=True)
         until(lambda: record(twin.guest).get("state") == "trying", "trying the bad release")
         assert record(twin.guest)["version"] == CRASHES
