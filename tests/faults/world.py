@@ -322,15 +322,17 @@ class Phones(Process):
 def publish_retained(port: int, count: int, kinds: Sequence[Status]) -> None:
     """The statuses that so many devices left at the broker, of each kind in turn."""
     client = paho.Client(CallbackAPIVersion.VERSION2, "all of them", protocol=paho.MQTTv311)
-    client.max_inflight_messages_set(1000)
+    at_once = 1000
+    client.max_inflight_messages_set(at_once)
     client.connect("127.0.0.1", port)
     client.loop_start()
     payloads = [messages.encode(kind) for kind in kinds]
     for number in range(count):
         topic = topics.status(POPULATION, DeviceId(f"left-{number:05d}"))
         last = client.publish(topic, payloads[number % len(kinds)], qos=1, retain=True)
-    last.wait_for_publish(PATIENCE_S)
-    assert last.is_published()
+        if number % at_once == at_once - 1 or number == count - 1:  # paho once kept the last of a queue back
+            last.wait_for_publish(PATIENCE_S)
+            assert last.is_published()
     hang_up(client)
 
 
