@@ -30,7 +30,7 @@ OTHER_NUMBER, TWO, CLOSE = "other number", "two answers to one", "close"
 
 
 class MoodyBroker:
-    """Answers each SUBSCRIBE as it is told: a byte of the SUBACK, None for no answer, or what is named above; then grants."""
+    """Answers each SUBSCRIBE by a byte of the SUBACK, None for no answer, or what is named above; then it grants."""
 
     def __init__(self, answers):
         self.answers, self.subscribed, self.connections = list(answers), 0, 0
