@@ -50,7 +50,7 @@ SHORTEST_PASSWORD = 8
 LONGEST_WORD = 64
 """A longer run of characters counts as a key or a hash."""
 
-_EMAIL = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@.]{2,}|[^\s@]+\s*[\[({]\s*at\s*[\])}]\s*[^\s@]+", re.IGNORECASE)
+_EMAIL = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@.]{2,}|[^\s@]+\s*[\[({]\s*(?:at|ät)\s*[\])}]\s*[^\s@]+", re.IGNORECASE)
 _LINK = re.compile(r"(?:[a-z][a-z0-9+.-]*://|www\.)\S+", re.IGNORECASE)
 _TOKEN_IN_LINK = re.compile(r"[?#;=]|://[^/\s]*@|/[^/\s]*[\w-]{20,}")
 # Digits with at most two separators between them, as people write long numbers.

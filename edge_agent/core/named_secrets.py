@@ -87,7 +87,8 @@ _IS = (
     r"|это|был|будет|остался|це|був|буде|залишився"
 )
 _VALUE = r"[\"'“‘«„`]*(?P<value>[^\s\"'“”‘’«»„`]\S*)(?P<rest>[^\n]*)"
-_WRITTEN = r"\s*(?:[:=]|[-–—=]?>)\s*"
+_WRITTEN = r"[\"'*_]{0,2}\s*(?:[:=]|[-–—=]?>|[→⇒])\s*"
+"""After a name that may itself be quoted, as in JSON, or bold."""
 _SAID = rf"(?:['’]s{_STILL}\s+|\s+[-–—]+\s+|\s+(?:{_IS})(?:\s*[:=-])?\s+|\s+(?:{_IS})\s*[:=]\s*)"
 _WHICH = (
     r"(?:\s+|,?\s+(?:that|which)\s+)(?:i|we|you|he|she|they)\s+(?:[\w'’]+\s+){0,3}?[\w'’]+,?"
@@ -129,7 +130,7 @@ _CHANGED_IN_GERMAN = re.compile(
     re.IGNORECASE,
 )
 _SO_NAMED = re.compile(
-    rf"^\W*(?:it['’]s\s+)?(?P<value>\w[^\s,]*)\s+(?:is|was|ist|war|es|est|è|é|—|–|-)\s+"
+    rf"^\W*(?:it['’]s\s+)?(?P<value>\w[^\s,]*)\s+(?:is|was|ist|war|es|est|è|é|это|це|—|–|-)\s+"
     rf"(?:the|die|das|der|la|le|il|el|a|{_MINE})\s+(?:[^\W\d_]+\s+)?(?:{_CLEAR})"
     r"(?:\s+(?:for|für|de|del|du|pour|per|di|do|da)\s|\W*$)",
     re.IGNORECASE,

@@ -94,9 +94,10 @@ _SPELT_OUT = (
     (r"@|arroba|arobase|chiocciola", r"punto|point|ponto|dot"),
     (r"@|собака|собачка|равлик", r"точка|крапка"),
 )
+_DOT_SAID = r"\s+(?:dot|punkt|punto|point|ponto)\s+(?=(?:com|net|org|de|fr|es|it|pt|ru|at|ch|eu|me)(?!\w))"
 _PROVIDERS = (
     r"(?:gmail|googlemail|hotmail|outlook|yahoo|icloud|aol|live|msn|gmx|proton(?:mail)?|yandex|libero|posteo|mailbox)"
-    r"\.(?:[a-z]{2,3})(?:\.[a-z]{2})?|(?:web|t-online|freenet)\.de|(?:mail|bk|list)\.ru|(?:orange|free|laposte|wanadoo|sfr)\.(?:fr|net)|ukr\.net"
+    rf"(?:\.|{_DOT_SAID}|\s+(?=com(?!\w)))(?:[a-z]{{2,3}})(?:\.[a-z]{{2}})?|(?:web|t-online|freenet)\.de|(?:mail|bk|list)\.ru|(?:orange|free|laposte|wanadoo|sfr)\.(?:fr|net)|ukr\.net"
 )
 """Where people have their addresses."""
 _NO_NAMES = (

@@ -21,6 +21,9 @@ SECRETS = {
         "ада собака пример точка ру",
         "mary_jones at hotmail.com",
         "maria.mueller bei gmx.de",
+        "ada punkt byron bei gmx punkt de",
+        "ada byron at gmail com",
+        "ada (ät) gmx.de",
         "mary at-sign example dot org",
     ],
     Secret.CARD: [

@@ -161,6 +161,11 @@ def test_what_is_said_of_a_secret_that_stays_or_is_used_is_none(text):
         "login: ada:moonlight",
         'my passphrase "moonlight river"',
         "pswd: moonlight",
+        '"password": "moonlight"',
+        '{"user":"ada","passwd":"moonlight"}',
+        "**Password**: moonlight",
+        "password → moonlight",
+        "луна это мой пароль",
         "my pasword is moonlight",
     ],
 )
@@ -193,6 +198,8 @@ def test_an_account_with_two_words_a_code_of_figures_and_a_misspelt_name_are_sec
         "cuál es la contraseña del wifi",
         "I need the password asap",
         "дай пароль пожалуйста",
+        "это мой пароль",
+        '"password" is a bad password',
     ],
 )
 def test_other_things_that_are_called_like_a_secret_and_questions_are_none(text):
