@@ -283,7 +283,7 @@ def _may_change(typed: Typed, meant: str, language: str) -> bool:
     """
     prefix = typed.prefix
     abbreviation, name = prefix[1:] != prefix[1:].lower(), prefix[0].isupper() and bool(typed.finished)
-    name = name and not meant.startswith("i'")  # Ive, Im
+    name = name and not (meant.startswith("i'") and fold(prefix) == fold(meant))  # Ive, Im; but not Ivo
     if language == "de":
         lower = plain(prefix)
         spelt_alike = fold(lower) == fold(meant) or meant in with_umlauts(lower, language)

@@ -331,6 +331,14 @@ def test_contraction_in_s_is_completed_and_a_plural_is_no_genitive_also_if_the_m
     assert bench.suggester.suggest(typed, language="en").space_takes is takes
 
 
+@pytest.mark.parametrize(("typed", "takes"), [("Ivo", False), ("Ive", True)])
+def test_a_name_inside_a_sentence_is_no_contraction_of_i(bench, typed, takes):
+    listed = read_lexicon(write_lexicon("en", dict.fromkeys((*WORDS, "i've"), 1e-3)))
+    bench.suggester.replace_predictor(Reader(bench.model), {"en": listed}.get)
+    shown = bench.suggester.suggest(f"hello {typed}", language="en")
+    assert shown.space_takes is takes
+
+
 @pytest.mark.parametrize(
     ("language", "typed", "meant"),
     [
