@@ -12,7 +12,7 @@ const HUGS_WORD = /^[.,?!;:…)\]}”،؛؟۔।%٪]/u; // stands right after a 
 const FOLLOWS_CLOSELY = /^(?:[\s"'”’]|[“‘«»](?![\p{L}\p{N}]))/u;
 const JOINS_WORDS = /^['’\-‐‑/_@]$/u; // stands between two words, without spaces
 const BOTH_WAYS = /^["*~`]$/u; // opens and closes: a quotation, and what messengers show bold, struck out or as code
-const STARTS_MARK = /(?:^|[\s([{])[*~`»‚]$/u;
+const STARTS_MARK = /(?:^|[\s([{])[*~`»‚]+$/u;
 const OPENED = { "“": "„", "‘": "‚" }; // by the signs that close them in German and open in English
 const NARROW_SPACE = "\u202f";
 const WORD_GOES_ON = /^(?:[\p{L}\p{N}\p{M}]|['’](?=\p{L}))+/u; // a mark at its end may close a quotation
@@ -23,7 +23,8 @@ const I_AND_STOP = /(?<=^|[\s"“‘«„—–…])i\.+$/u; // i.e. has a lette
 const SENTENCE_START = /(^|[.!?…。؟।۔](?:["'’‘)\]”“«]|\s?»)*\s+|\n\s*)(?:["'‘([“„‚»¿¡]|«\s?)*$/u;
 const AFTER_SALUTATION = /,[^\S\n]*\n\s*$/u;
 const LAST_WORD = /(\S+)\s+(?:["'‘([“„‚»¿¡]|«\s?)*$/u;
-// A word, an amount, or the end of a quotation or bracket in which no sentence has ended.
+// A word, an amount, or the end of a quotation or bracket in which no sentence has ended; no smiley, :) or <3.
+const SMILEY_THEN_SPACE = /(?:^|\s)(?:[:;=]['’]?[-^o]?[)\]DPpOo3]|[xX]D|<3) $/u;
 const WORD_THEN_SPACE =
   /(?:[\p{L}\p{N}\p{M}%°]|(?<=\p{N}\s?)\p{Sc}|(?<![.!?…]\s?["'’‘»”“)\]]*)(?:»|(?<=\S)["'’‘”“)\]])) $/u;
 const OPENING = /[\s([{«“„‘¿¡/\-—–_@#]$/u;
@@ -72,11 +73,20 @@ export function startsSentence(d, language = "") {
   return found === null || !isAbbreviation(found[1], language, sameLine.slice(0, found.index));
 }
 
+// The marks of a sign that opens and closes: a row of the sign is one mark, as in **bold**, but "" are two.
+const marks = (line, sign) => line.match(sign === '"' ? /"/gu : new RegExp(`[${sign}]+`, "gu")) ?? [];
+
+// Whether a sign belongs to the mark before it, which closes: the second one of **bold**.
+function completesMark(line, sign) {
+  const rows = marks(line, sign);
+  return line.endsWith(`${sign} `) && rows.length % 2 === 0 && rows.at(-1).length < rows.at(-2).length;
+}
+
 // Whether a quotation mark at the end of a text opens; it closes if one of its kind is open.
 function opensQuote(left) {
   const line = left.slice(left.lastIndexOf("\n") + 1);
   const last = line.at(-1) ?? "";
-  if (BOTH_WAYS.test(last)) return line.split(last).length % 2 === 0 && (last === '"' || STARTS_MARK.test(line));
+  if (BOTH_WAYS.test(last)) return marks(line, last).length % 2 === 1 && (last === '"' || STARTS_MARK.test(line));
   return (last === "‚" || (last === "»" && turned(left))) && STARTS_MARK.test(line);
 }
 
@@ -86,7 +96,7 @@ const turned = (text) => /^[^«»]*»/u.test(text);
 // Whether a sign closes a quotation.
 function closesQuote(left, character) {
   const line = left.slice(left.lastIndexOf("\n") + 1);
-  if (BOTH_WAYS.test(character)) return line.split(character).length % 2 === 0;
+  if (BOTH_WAYS.test(character)) return marks(line, character).length % 2 === 1 || completesMark(line, character);
   const [opened, closed] = [left.lastIndexOf("»"), left.lastIndexOf("«")];
   if (character === "«") return turned(left) && opened > closed;
   if (character === "»" && turned(left)) return opened > closed && left.split("»").length % 2 === 0; // »so», in Swedish
@@ -142,7 +152,7 @@ export function type(d, character, { language = "", automatic = false, taking = 
       const word = capital(left.slice(-small), language);
       return { ...plainly(swapLast(d, small, word), character, language), before: asTyped() };
     }
-    if (automatic && character === " " && !d.ownSpace && WORD_THEN_SPACE.test(left)) {
+    if (automatic && character === " " && !d.ownSpace && WORD_THEN_SPACE.test(left) && !SMILEY_THEN_SPACE.test(left)) {
       return { ...swapLast(d, 1, ". "), before: { ...asTyped(), ownSpace: false } };
     }
   }

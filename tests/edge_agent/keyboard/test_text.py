@@ -147,6 +147,12 @@ def test_lonely_i_that_is_a_word_gets_its_capital(page, written, keys, expected)
         ("the |", [["", "dog"], "’", "s"], "the dog’s|"),
         ("so |", [["", "well"], "-", "k"], "so well-k|"),
         ("so |", [["", "well"], " ", "-", " "], "so well - |"),
+        # what messengers show bold or struck out
+        ("so **|", [["", "well"], "*", "*", "."], "so **well**. |"),
+        ("~~we|", [["we", "well"], "~", "~", "k"], "~~well~~ k|"),
+        ("**so** |", ["*", "*", ["", "well"], "*", "*"], "**so** **well** |"),
+        ("so *|", [["", "well"], "*", "*"], "so *well* *|"),
+        ('so ""|', [["", "well"]], 'so "" well |'),
         ("so |", [["", "and"], "/", "o"], "so and/o|"),
         ("at |", [["", "10"], *":30"], "at 10:30|"),
         ("pi is |", [["", "3"], *".14"], "pi is 3.14|"),
@@ -264,12 +270,23 @@ def test_late_word_of_a_glide_comes_before_what_was_typed_since(page, written, p
     ("written", "automatic", "expected"),
     [
         ("hello |", True, "hello. |"),
-        ("done) |", True, "done). |"),
+        *((f"{some} |", True, f"{some}. |") for some in ("done)", "see (1)", "step 8)", "at 1:3")),
         *((f"{a}so{b} |", True, f"{a}so{b}. |") for a, b in ("„“", "“”", "‘’", "«»")),
         *((f"{some} |", True, f"{some}. |") for some in ("50%", "20 €", "3°")),
         *(
             (f"{some} |", True, f"{some}  |")
-            for some in ("„ja.“", "« Bien\u202f!\u202f»", "(x.)", "say “", 'say "', "Price: £")
+            for some in (
+                "„ja.“",
+                "« Bien\u202f!\u202f»",
+                "(x.)",
+                "say “",
+                'say "',
+                "Price: £",
+                "ok :)",
+                ";-)",
+                "ok <3",
+                ":D",
+            )
         ),
         ("« ça\u202f» |", True, "« ça\u202f». |"),
         ("hello |", False, "hello  |"),  # a physical keyboard types what it is told
