@@ -20,7 +20,7 @@ from nightjar.edge_agent.keyboard.refused import OVERLOOKED
 from nightjar.edge_agent.keyboard.scored_words import LanguageWords, OwnWords, Part, ScoredWord, Sources, each_once
 from nightjar.edge_agent.keyboard.typed import Typed, in_case_of, plain
 from nightjar.models.lexicon import elisions, fold, with_umlauts
-from nightjar.models.vocabulary import FIRST_WORD, OOV
+from nightjar.models.vocabulary import FIRST_WORD, MAX_WORD_CHARACTERS, OOV
 
 GLIDED = 4
 """Words that a glide over the keys is offered as."""
@@ -69,6 +69,8 @@ def completions(
     that were offered for a shorter beginning of it (:mod:`nightjar.edge_agent.keyboard.refused`).
     """
     prefix = typed.prefix
+    if len(prefix) > MAX_WORD_CHARACTERS:
+        return [prefix], False  # no word, and to look for slips in it would take seconds
     lower = plain(prefix)
     parts, language = sources.parts(), sources.language
     # More than needed: what does not begin exactly as typed, or was passed over, loses some of its score yet.

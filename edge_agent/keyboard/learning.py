@@ -19,7 +19,7 @@ LONGEST = 30
 """Most characters of a word: about the length of the longest German words in use."""
 
 _AS_WRITTEN = re.compile(WORD_PATTERN)
-_BEGINS_SENTENCE = re.compile(r"(?:^|[.!?…\n])[\s\W]*\Z")
+_ENDS_SENTENCE = frozenset(".!?…\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,19 @@ def own_words_in(text: str, known: Callable[[str], bool], *, begins: bool = True
         word = "".join(words(match[0])).strip("'")
         if not 1 < len(word) <= LONGEST or any(c.isnumeric() for c in word) or known(word):
             continue
-        first = begins and _BEGINS_SENTENCE.search(text, 0, match.start()) is not None
+        first = begins and _begins_sentence(text, match.start())
         occurrences.append((word, word if first else match[0].strip("'")))
     return occurrences
+
+
+def _begins_sentence(text: str, at: int) -> bool:
+    """Whether a word at this place is the first of a sentence; looks back no further than to the word before it.
+
+    >>> _begins_sentence("So. (Ada", 5), _begins_sentence("So, Ada", 4), _begins_sentence('"Ada', 1)
+    (True, False, True)
+    """
+    while at > 0 and not (text[at - 1].isalnum() or text[at - 1] == "_"):
+        at -= 1
+        if text[at] in _ENDS_SENTENCE:
+            return True
+    return at == 0
