@@ -68,6 +68,14 @@ def test_english_has_what_people_type_and_no_common_misspelling():
     assert {"that's", "what's", "it's", "here's", "let's", "today's"} <= shares.keys()
     assert not {"abashment's", "dog's"} & shares.keys()
     assert shares["the"] > shares["here"] > shares["receive"]
+    assert {"ios", "pcs", "cds", "maths"} <= shares.keys(), "commoner than io's, pc's, cd's and math's"
+
+
+def test_english_has_what_is_spelt_otherwise_in_britain_and_no_slips_that_look_so():
+    shares = word_shares("en")
+    british = "organising analyse behaviours kilometre counselling paediatric scepticism apologised summarise realises"
+    assert set(british.split()) <= shares.keys()
+    assert not {"untill", "usefull", "lettre", "feelling", "beautifull", "suprise"} & shares.keys()
 
 
 @pytest.mark.slow
@@ -75,9 +83,21 @@ def test_a_word_with_an_accent_of_its_own_is_one_and_what_lacks_one_is_not():
     spanish, french = word_shares("es"), word_shares("fr")
     assert {"sé", "dé", "aún", "éste", "mirá", "se", "de"} <= spanish.keys()
     assert not {"tambien", "corazon"} & spanish.keys()
-    assert "mail" in french
-    assert not {"cest", "daccord", "jai"} & french.keys()
+    assert {"mail", "email"} <= french.keys()
+    assert not {"cest", "daccord", "jai", "the", "jusqu", "aujourd", "c"} & french.keys()
     assert "perchè" not in word_shares("it")
+    # Its checked words have debó, teñido, finés and segün, and of término no terminó.
+    assert {"debo", "tenido", "fines", "según", "terminó", "añade"} <= spanish.keys()
+    assert "segun" not in spanish
+
+
+@pytest.mark.slow
+def test_portuguese_of_brazil_and_russian_cases_are_words_too():
+    portuguese, russian = word_shares("pt"), word_shares("ru")
+    assert {"prêmio", "ônibus", "gênero", "econômico", "né", "tênis", "género"} <= portuguese.keys()
+    assert not {"voce", "nao", "tambem"} & portuguese.keys()
+    assert {"отношении", "исследовании", "отношений", "музеи", "война", "воина"} <= russian.keys()
+    assert not {"какои", "сеичас", "россий"} & russian.keys()
 
 
 @pytest.mark.slow
@@ -85,6 +105,7 @@ def test_german_has_its_sharp_s():
     german = word_shares("de")
     assert {"größte", "grüße", "süß", "straße", "dass", "müsste"} <= german.keys()
     assert not {"grösste", "grüsse", "süss", "strasse", "daß", "müßte"} & german.keys(), "completed with ß, as usual"
+    assert not {"ueber", "fuer", "heisst"} & german.keys()
 
 
 # Seconds each: the longest lists are read whole. Russian is the one whose words are not all checked.
