@@ -129,16 +129,15 @@ class ReleaseMetadata:
         if not _offline_files(source):
             msg = f"{source}: expected metadata such as 1.root.json, as 'nightjar-firmware keys init' makes it"
             raise ConfigError(msg)
-        with tempfile.TemporaryDirectory(dir=self._folder.parent) as folder:
-            staged = Path(folder)
+        with tempfile.TemporaryDirectory(prefix="nightjar-release-") as folder:
+            staged = Path(folder)  # of public files only: a kill leaves it for the system to clear
             (staged / "metadata").mkdir()
             for path in _offline_files(source):
                 shutil.copyfile(path, staged / "metadata" / path.name)
             for name, sha256 in files.items():  # what was published never changes
                 (staged / "metadata" / name).write_bytes(self._artifacts.get(sha256))
-            shutil.copyfile(key, staged / ONLINE_KEY)
             try:
-                _sign(staged, _signer(staged), ReleaseOrder(), _minute(now_s))
+                _sign(staged, _signer(key), ReleaseOrder(), _minute(now_s))
                 found = _as_a_device(staged, bundles)
             except (RepositoryError, DownloadError, ValueError) as error:
                 msg = f"devices would refuse this: {error}; see 'nightjar-firmware keys' and docs/releases.md"
@@ -146,7 +145,7 @@ class ReleaseMetadata:
             releases = tuple(_release(path, target, self._artifacts, now_s) for path, target in found)
             kept = {path.name: self._artifacts.put(path.read_bytes()) for path in _offline_files(staged / "metadata")}
             private_folder(self._folder)
-            replace_file(self._folder / ONLINE_KEY, (staged / ONLINE_KEY).read_bytes())
+            replace_file(self._folder / ONLINE_KEY, read_file(key, _MOST_BYTES))
         return releases, kept
 
 
@@ -173,15 +172,14 @@ def _accepted_signer(folder: Path) -> CryptoSigner:
         msg = f"there is no {folder / ONLINE_KEY}, so devices find no releases here: {remedy}"
         raise UnavailableError(msg)
     wanted = Metadata[Root].from_file(str(root)).signed.roles[Timestamp.type].keyids
-    signer = _signer(folder)
+    signer = _signer(folder / ONLINE_KEY)
     if signer.public_key.keyid not in wanted:
         msg = f"{folder / ONLINE_KEY} is not the online key of {root.name}, so devices find no releases here: {remedy}"
         raise UnavailableError(msg)
     return signer
 
 
-def _signer(folder: Path) -> CryptoSigner:
-    path = folder / ONLINE_KEY
+def _signer(path: Path) -> CryptoSigner:
     try:
         return CryptoSigner(load_pem_private_key(read_file(path, _MOST_BYTES), None))
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -1,6 +1,9 @@
 """``release``: publishing bundles, and what is shown of them; the pages and the API show the same."""
 
+import os
 import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -42,6 +45,24 @@ def test_a_bundle_that_devices_would_refuse_is_not_published(run, site, owner):
     status, _, err = run(*words[:2], unlisted, *words[3:], "--config", site.config)
     assert (status, "targets does not list" in err) == (2, True)
     assert not (site.data / "releases").exists()
+
+
+def test_a_release_that_is_being_added_has_no_second_copy_of_the_online_key(run, site, owner, tmp_path, monkeypatch):
+    """Proven before: a kill left a folder with a copy of the key in the data folder for ever."""
+    (place := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    bundle = owner.release("0.2.0")
+    bundle.unlink()
+    os.mkfifo(bundle)  # to be read last
+    words = ("release", "add", bundle, "--metadata", owner.metadata, "--online-key", owner.online_key)
+    with ThreadPoolExecutor() as pool:
+        added = pool.submit(run, *words, "--config", site.config)
+        with bundle.open("wb"):  # waits until it is read
+            files = [path for folder in (site.data, place) for path in folder.rglob("*") if path.is_file()]
+            left = {path.name: b"PRIVATE KEY" in path.read_bytes() for path in files}
+        assert added.result()[0] == 2
+    assert "timestamp.json" in left
+    assert [name for name, private in left.items() if private] == []
 
 
 def test_a_missing_key_and_a_folder_without_metadata_are_named(ask, run, site, owner):
