@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,6 +37,22 @@ def take_lock(path: Path, *, waiting: bool = False, says_who: bool = False) -> B
         file.close()
         raise
     return file
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder itself, without a file in it.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it is no folder, may not be read, or its file system has no such locks.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def holder_of(path: Path) -> int | None:

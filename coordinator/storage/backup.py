@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from msgspec.structs import replace
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from nightjar.coordinator.storage.blobs import FileBlobs, disk
+from nightjar.coordinator.storage.blobs import WRITING, FileBlobs, disk
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
@@ -41,6 +42,7 @@ from nightjar.coordinator.storage.signing_key import KEY_FILE, KEYS_FILE
 from nightjar.coordinator.tls.authority import CURRENT, FORMER
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.host.files import private_file, private_folder, put_folder_in_place, put_in_place, replace_file
+from nightjar.host.locks import folder_lock
 from nightjar.models.manifest import Manifest
 from nightjar.wire.errors import ConfigError, RemoteProtocolError, UnavailableError, rewording
 
@@ -76,23 +78,39 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
     if folder.exists():
         msg = f"{folder} exists already; give the backup a folder of its own"
         raise ConfigError(msg)
-    writing = folder.with_name(folder.name + ".writing")
+    with (
+        rewording(UnavailableError, str(folder), "free some space there, or give another folder"),
+        _unfinished(folder) as writing,
+    ):
+        if not beside:
+            _copy_database(data_dir, writing)
+        _copy_artifacts(data_dir, writing)
+        lacking = [] if beside else missing(writing)
+        if lacking:
+            msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
+            raise UnavailableError(msg)
+        _copy_keys(data_dir, writing, with_keys=with_keys)
+        put_folder_in_place(writing, folder)
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def _unfinished(folder: Path) -> Iterator[Path]:
+    """A new folder beside ``folder``, to be filled and renamed; what killed backups left there is deleted first."""
+    for left in folder.parent.glob(f"{WRITING}*"):
+        with suppress(OSError), folder_lock(left):  # of a backup that is being written, or of another user
+            shutil.rmtree(left)
+    writing = folder.with_name(f"{WRITING}{folder.name}")
     try:
-        with rewording(UnavailableError, str(folder), "free some space there, or give another folder"):
-            shutil.rmtree(writing, ignore_errors=True)
-            writing.mkdir(parents=True, mode=0o700)
-            if not beside:
-                _copy_database(data_dir, writing)
-            _copy_artifacts(data_dir, writing)
-            lacking = [] if beside else missing(writing)
-            if lacking:
-                msg = f"{data_dir} lacks {len(lacking)} artifacts that its database names, such as {lacking[0]}"
-                raise UnavailableError(msg)
-            _copy_keys(data_dir, writing, with_keys=with_keys)
-            put_folder_in_place(writing, folder)
-            return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    finally:
-        shutil.rmtree(writing, ignore_errors=True)
+        writing.mkdir(parents=True, mode=0o700)
+    except FileExistsError as error:
+        msg = f"{writing} exists: another backup is being written there, or was killed, and then delete that folder"
+        raise ConfigError(msg) from error
+    with ExitStack() as ending:
+        ending.callback(shutil.rmtree, writing, ignore_errors=True)
+        with suppress(OSError):  # such as on NFS, where the next backup cannot tell a killed one and leaves it
+            ending.enter_context(folder_lock(writing))
+        yield writing
 
 
 def _copy_database(data_dir: Path, writing: Path) -> None:
@@ -223,7 +241,7 @@ def _copy_artifacts(source: Path, target: Path) -> None:
         if path.is_dir():
             private_folder(copy)
         elif not path.name.startswith(".") and not copy.exists():
-            arriving = copy.with_name(f".{copy.name}")
+            arriving = copy.with_name(f"{WRITING}{copy.name}")
             private_file(arriving)
             try:
                 shutil.copyfile(path, arriving)

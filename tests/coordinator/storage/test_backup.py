@@ -30,6 +30,7 @@ from nightjar.coordinator.tasks.settings import DpConfig, Privacy
 from nightjar.coordinator.tasks.task import OVER, RuleRead, step
 from nightjar.coordinator.tls.authority import Authority
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
+from nightjar.host.locks import folder_lock
 from nightjar.wire.errors import ConfigError, IntegrityError, LocalProtocolError, UnavailableError
 from tests.coordinator.commands.site import REPORT, Site, report
 
@@ -80,6 +81,21 @@ def test_a_backup_has_the_accepted_reports_of_the_open_round(site, tmp_path):
     assert missing(tmp_path / "saved") == []
     _, _, [kept], _ = view(tmp_path / "saved")
     assert frame_of(tmp_path / "saved", kept) == REPORT
+
+
+def test_a_backup_deletes_what_killed_ones_left_and_not_what_another_one_writes(site, tmp_path):
+    """Proven before: a killed nightly backup, named by its date, left accepted reports and keys there for ever."""
+    left, written, mine = (tmp_path / f".writing-{name}" for name in ("2026-11-28", "2026-11-29", "notes"))
+    for folder in (left, written):
+        (folder / ARTIFACTS).mkdir(parents=True)
+        (folder / KEY_FILE).write_text("a key")
+    mine.write_text("no folder")
+    with folder_lock(written):
+        back_up(site.data, tmp_path / "saved")
+        assert (left.exists(), written.exists(), mine.exists()) == (False, True, True)
+        with pytest.raises(ConfigError, match="another backup is being written"):
+            back_up(site.data, tmp_path / "2026-11-29")
+        assert (written / KEY_FILE).exists()
 
 
 def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(site, tmp_path):
