@@ -21,6 +21,8 @@ from nightjar.coordinator.storage.apart import apart
 from nightjar.wire.identifiers import DeviceId
 
 _PAGE = 1_000
+_BEGIN_FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+"""Also in their full-width form, which some spreadsheets take for the same."""
 
 
 @click.group()
@@ -47,9 +49,20 @@ def export_devices(config: CoordinatorConfig) -> None:
 def _row(lease: Lease, revoked: Collection[DeviceId], lost_before_s: float) -> dict[str, object]:
     standing = apart(lease, lost_before_s, revoked=lease.device in revoked)
     known: dict[str, object] = msgspec.to_builtins(lease)
-    # What a device says of itself may steer the terminal on which this is printed.
-    known |= {name: printable(value) for name, value in known.items() if isinstance(value, bool | str)}
+    # What a device says of itself may steer the terminal on which this is printed, or the spreadsheet that reads it.
+    known |= {name: no_formula(printable(value)) for name, value in known.items() if isinstance(value, bool | str)}
     return known | {"standing": standing, "rounds_counted": len(counted_rounds(lease))}
+
+
+def no_formula(cell: str) -> str:
+    """A cell that spreadsheets take for text; an apostrophe stands before what they would take for a formula.
+
+    Source: OWASP, CSV Injection.
+
+    >>> no_formula('=HYPERLINK("http://a.example")'), no_formula("kitchen")
+    ('\'=HYPERLINK("http://a.example")', 'kitchen')
+    """
+    return f"'{cell}" if cell.startswith(_BEGIN_FORMULAS) else cell
 
 
 @fleet.command("rules")

@@ -120,6 +120,16 @@ def test_devices_are_listed_by_label_and_exported_with_all_that_is_known(run, as
     assert (rows["b"]["labels"], rows["a"]["state"], rows["a"]["examples"]) == ("kitchen porch", "training", "7")
 
 
+@pytest.mark.parametrize("sign", list("=+-@\uff1d"))
+def test_what_a_device_says_is_no_formula_of_a_spreadsheet(run, site, sign):
+    """Proven before: ``=HYPERLINK(...)`` as the reason of a device was run by whoever opened the export."""
+    with site.transaction() as tx:
+        tx.save_lease(replace(tx.lease("b"), reason=f"{sign}1+1", notice=f"it was {sign}"))
+    _, out, _ = run("fleet", "export", "--config", site.config)
+    row = {row["device"]: row for row in csv.DictReader(io.StringIO(out))}["b"]
+    assert (row["reason"], row["notice"]) == (f"'{sign}1+1", f"it was {sign}")
+
+
 def test_no_device_is_lost_by_a_clock_that_is_not_trusted(run, ask, site, monkeypatch):
     """Proven before: with a clock a year ahead each device was said to be lost, here only and not on the pages."""
     now_s = WallClock().now_s()
