@@ -31,7 +31,7 @@ class CardBudget(msgspec.Struct, frozen=True):
         passed_s: seconds of the current hour that have passed.
     """
 
-    hours: Annotated[tuple[int, ...], Meta(min_length=1)] = (0,)
+    hours: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)] = (0,)
     passed_s: float = 0.0
 
 

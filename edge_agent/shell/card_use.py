@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from nightjar.edge_agent.core.card_budget import HOUR_S, CardBudget, spent, today_mb, written
+from nightjar.edge_agent.core.card_budget import HOUR_S, MEGABYTE, CardBudget, spent, today_mb, written
 from nightjar.edge_agent.core.eligibility import Answer, Condition, ConditionReading, Readings
 from nightjar.edge_agent.shell.probes.files import text
 from nightjar.edge_agent.shell.probes.own_use import family
@@ -27,6 +27,9 @@ FLUSH_BYTES = 108 << 10
 More is counted, because the files that the agent's children replace are not."""
 TRANSACTION_BYTES = 24 << 10
 """The same for a transaction of a database that grows: one commit."""
+KEPT_SHARE, KEPT_BYTES = 0.05, 20 * FLUSH_BYTES
+"""So much of the limit may be written, and at least so much, before the count is kept: a kill forgets what was written
+since, and keeping it writes, too."""
 LOOK_EVERY_S = 0.1
 """Downloads ask after each piece; a card writes a megabyte or two within this time."""
 
@@ -93,6 +96,7 @@ class CardUse:
         self._budget = read_budget(data_dir, now_s())
         self._counted_s = self._kept_s = monotonic_s()
         self._was_spent = bool(spent(self._budget, limit_mb, working=False))
+        self._kept_bytes = 0
         self._counted = 0  # what this process has written before belongs to the day, too
 
     @property
@@ -101,11 +105,12 @@ class CardUse:
         return today_mb(self._budget)
 
     def count(self) -> None:
-        """Count what was written since; keep it once an hour, and when the limit is reached, for ``doctor``."""
+        """Count what was written since; keep it once an hour, after much, and when the limit is reached."""
         now_s = self._monotonic_s()
         self._count(now_s)
         is_spent = bool(self.spent(working=False))
-        if is_spent != self._was_spent or now_s - self._kept_s >= HOUR_S:
+        is_much = self._counted - self._kept_bytes >= max(KEPT_SHARE * self._limit_mb * MEGABYTE, KEPT_BYTES)
+        if is_spent != self._was_spent or is_much or now_s - self._kept_s >= HOUR_S:
             self._was_spent = is_spent
             self.keep()
 
@@ -125,7 +130,7 @@ class CardUse:
 
     def keep(self) -> None:
         """Make the count durable; on a full disk another time."""
-        self._kept_s = self._monotonic_s()
+        self._kept_s, self._kept_bytes = self._monotonic_s(), self._counted
         with contextlib.suppress(OSError):
             replace_file(self._path, msgspec.json.encode(_Kept(self._budget, self._now_s())))
 

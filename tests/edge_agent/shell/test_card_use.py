@@ -16,7 +16,7 @@ from nightjar.edge_agent.shell.card_use import (
     written_bytes,
 )
 from nightjar.edge_agent.shell.probes import Probes
-from nightjar.host.files import replace_file
+from nightjar.host.files import folders_flushed, replace_file
 
 DAY_S = 24 * HOUR_S
 
@@ -59,6 +59,26 @@ def test_a_coordinator_that_asks_for_round_after_round_writes_no_more_than_the_l
     for moment_s, _ in wrote:
         assert sum(mb for at_s, mb in wrote if moment_s <= at_s < moment_s + DAY_S) <= life.limit_mb
     assert sum(mb for _, mb in wrote) >= 2 * life.limit_mb  # and it does go on, day after day
+
+
+def test_an_agent_that_is_killed_again_and_again_holds_the_limit(tmp_path):
+    """Proven before: killed within each hour, it forgot all that it had written, and wrote 648 MB a day."""
+    life, wrote_mb = Life(tmp_path), 0.0
+    for _ in range(24):
+        for _ in range(3):
+            session_mb = 9.0 if life.may_begin else 0.0
+            wrote_mb += session_mb
+            life.passes(1100, session_mb)
+        life.start()
+    assert wrote_mb <= life.limit_mb
+
+
+def test_keeping_the_count_writes_little(tmp_path):
+    life = Life(tmp_path, limit_mb=5.0)
+    before = folders_flushed()
+    for _ in range(50):
+        life.passes(60, 0.1)
+    assert folders_flushed() - before <= 4
 
 
 def test_it_says_so_and_begins_again_when_there_is_room(tmp_path):
