@@ -55,7 +55,7 @@ def _row(lease: Lease, revoked: Collection[DeviceId], lost_before_s: float) -> d
 
 
 def no_formula(cell: str) -> str:
-    """A cell that spreadsheets take for text; an apostrophe stands before what they would take for a formula.
+    r"""A cell that spreadsheets take for text; an apostrophe stands before what they would take for a formula.
 
     Source: OWASP, CSV Injection.
 
