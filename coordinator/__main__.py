@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from nightjar.coordinator.commands.options import LazyCommands, config_option
 from nightjar.coordinator.config import BrokerKind, CoordinatorConfig, LogFormat
 from nightjar.host.command_output import watch_output
 from nightjar.host.files import close_what_is_written
-from nightjar.wire.errors import ConfigError, NightjarError
+from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError
 
 _ELSEWHERE = {
     "records": {"round": "rounds", "device": "devices"},
@@ -30,6 +31,9 @@ _ELSEWHERE = {
     "upkeep": {"init": "init", "doctor": "doctor", "backup": "backup", "restore": "restore"},
 }
 """Module of :mod:`nightjar.coordinator.commands` -> command name -> name of its function."""
+
+
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 @click.group(cls=LazyCommands, elsewhere=_ELSEWHERE, context_settings={"help_option_names": ["-h", "--help"]})
@@ -124,6 +128,11 @@ def main() -> None:
         remedy = "run this as the coordinator's own user, or as root"
         print(f"coordinator: {error.filename or 'it'} may not be used by this user; {remedy}", file=sys.stderr)
         sys.exit(ConfigError.exit_status)
+    except OSError as error:
+        if error.filename is None:
+            raise  # of no file that an argument or a setting names
+        print(f"coordinator: {error.filename}: {error.strerror}; look there, or give another path", file=sys.stderr)
+        sys.exit(UnavailableError.exit_status if error.errno in _DISK_FAULTS else ConfigError.exit_status)
     except UnicodeEncodeError as error:  # what is no UTF-8 in an argument is kept as such characters by Python
         print(
             f"coordinator: expected text in UTF-8, got {str(error.object)[:80].strip()!r}; type it again",

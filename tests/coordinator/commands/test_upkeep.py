@@ -45,6 +45,22 @@ def test_init_writes_what_serve_can_read_but_for_the_model(run, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "path", "said"),
+    [
+        (("backup",), "n" * 300, "File name too long"),
+        (("restore",), "n" * 300, "File name too long"),
+        (("enrol-token", "cards", "cards.csv", "--out"), "/dev/null", "File exists"),
+    ],
+)
+def test_a_path_that_cannot_be_is_told_in_words(run, site, command, path, said):
+    """Proven before: each ended with a traceback, and as a bug."""
+    status, out, err = run(*command, path, "--config", site.config)
+    assert (status, out) == (ConfigError.exit_status, "")
+    assert path in err
+    assert said in err
+
+
+@pytest.mark.parametrize(
     ("options", "fleet"), [(["--fleet", each.value], each) for each in FleetSize] + [([], HUNDREDS)]
 )
 def test_init_writes_the_settings_that_suit_the_size_of_the_fleet(run, site, tmp_path, options, fleet):
