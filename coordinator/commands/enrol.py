@@ -114,6 +114,10 @@ def cards(config: CoordinatorConfig, cards_path: Path, out: Path, hours: float, 
     """
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     listed = _listed(cards_path)
+    for name in listed:
+        path = out / f"{name}.json"
+        if path.is_file() and not path.stat().st_size:
+            path.unlink()  # left by a killed command: a card with it would need a visit
     made, urls = [name for name in listed if not (out / f"{name}.json").exists()], set()
     for name in made:
         wanted = {"name": f"card-{name}", "hours": hours, "device": name, "labels": listed[name]}

@@ -80,6 +80,10 @@ def test_a_list_of_cards_gets_a_claim_for_each_line_once_and_labels_its_devices(
     make = ("enrol-token", "cards", str(listed), "--out", str(out), "--json")
     assert json.loads(operator(*make)) == {"made": ["pi-01", "pi-02"]}
     assert sorted(path.name for path in out.iterdir()) == ["pi-01.json", "pi-02.json"]
+    (out / "pi-03.json").touch(mode=0o600)  # by a command that was killed before it made the claim
+    listed.write_text(listed.read_text() + ",pi-03,\n")
+    assert json.loads(operator(*make)) == {"made": ["pi-03"]}
+    assert "claim" in json.loads((out / "pi-03.json").read_text())
     assert json.loads(operator(*make)) == {"made": []}
 
     assert device("--claim", str(out / "pi-01.json")).exit_code == 0
