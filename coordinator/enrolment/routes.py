@@ -194,8 +194,13 @@ def decide(ports: WebPorts, key: str, who: str, *, approved: bool) -> None:
 
 
 def forget(ports: WebPorts, name: str, who: str) -> bool:
-    """Revoke every certificate of a device; False if it has none."""
-    return _issuer(ports).register.revoke(request_parsing.device(name), who, ports.clock.now_s())
+    """Revoke every certificate of a device; False if it has none left; aborts with 404 if it never had a key."""
+    register, device = _issuer(ports).register, request_parsing.device(name)
+    if not register.standing_of(device).keys:
+        abort(
+            404, f"no device {device} ever asked for a certificate; 'enrolment list' and 'device list' show the names"
+        )
+    return register.revoke(device, who, ports.clock.now_s())
 
 
 def _for_operators(api: Api, ports: WebPorts) -> None:

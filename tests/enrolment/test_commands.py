@@ -231,6 +231,8 @@ def test_a_forgotten_device_is_told_so(operator, device, tmp_path):
     refused = device("--claim", str(path))
     assert refused.exit_code == 2
     assert "revoked" in refused.stderr
+    with pytest.raises(ConfigError, match="pi-gome ever asked for a certificate"):
+        operator("device", "forget", "pi-gome")
 
 
 def test_a_coordinator_that_is_away_is_a_reason_to_try_again(device, world, tmp_path):
