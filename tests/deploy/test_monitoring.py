@@ -12,6 +12,8 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from nightjar.coordinator.storage.disk_use import SCARCE_BYTES, SOON_DAYS
+
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 CASES = sorted(Path(__file__).parent.glob("alerts_*test.yml"))
@@ -73,6 +75,15 @@ def test_each_rule_has_a_case_that_raises_it_and_one_that_does_not(rule):
     cases = [case for group in groups for case in group["alert_rule_test"]]
     raised = {bool(case.get("exp_alerts")) for case in cases if case["alertname"] == rule["alert"]}
     assert raised == {True, False}
+
+
+def test_the_disk_raises_an_alert_when_the_pages_warn_of_it():
+    """Proven before: /healthz, doctor and the overview warned of a disk that fills, and no alert ever came."""
+    (rule,) = (rule for rule in RULES if rule["alert"] == "NightjarDiskFills")
+    assert rule["expr"].split() == [
+        *("nightjar_disk_full_in_days", "<", f"{SOON_DAYS:g}", "or"),
+        *("nightjar_disk_free_bytes", "<", f"{SCARCE_BYTES / 1e9:g}e9"),
+    ]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
