@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from nightjar.coordinator.enrolment.register import Register
 from nightjar.coordinator.rounds.round import AbandonCause, Phase, Round
 from nightjar.coordinator.storage.artifacts import ARTIFACTS, open_artifacts
-from nightjar.coordinator.storage.blobs import WRITING, FileBlobs, disk
+from nightjar.coordinator.storage.blobs import MOST_BYTES, WRITING, FileBlobs, disk, stored_in
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.release_metadata import FOLDER as RELEASES
@@ -235,12 +235,12 @@ def _readable(blobs: FileBlobs, sha256: str) -> bool:
 
 
 def _copy_artifacts(source: Path, target: Path) -> None:
+    """Copy what can be an artifact; what damage left there, such as a named pipe or a file of any length, is not."""
     private_folder(target / ARTIFACTS)
-    for path in (source / ARTIFACTS).rglob("*"):
-        copy = target / ARTIFACTS / path.relative_to(source / ARTIFACTS)
-        if path.is_dir():
-            private_folder(copy)
-        elif not path.name.startswith(".") and not copy.exists():
+    for path in stored_in(source / ARTIFACTS):
+        copy = target / ARTIFACTS / path.parent.name / path.name
+        if _can_be_artifact(path) and not copy.exists():
+            private_folder(copy.parent)
             arriving = copy.with_name(f"{WRITING}{copy.name}")
             private_file(arriving)
             try:
@@ -249,6 +249,12 @@ def _copy_artifacts(source: Path, target: Path) -> None:
                 arriving.unlink()
             else:
                 arriving.rename(copy)
+
+
+def _can_be_artifact(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return path.is_file() and path.stat().st_size <= MOST_BYTES
+    return False
 
 
 def _copy_keys(source: Path, target: Path, *, with_keys: bool) -> None:

@@ -89,7 +89,7 @@ class FileBlobs:
             UnavailableError: the folder cannot be read.
         """
         with disk(self._folder):
-            for path in self._folder.glob(f"{2 * '[0-9a-f]'}/{64 * '[0-9a-f]'}"):
+            for path in stored_in(self._folder):
                 with suppress(FileNotFoundError):
                     status = path.stat()
                     yield StoredBlob(path.name, status.st_size, status.st_mtime)
@@ -147,6 +147,11 @@ class FileBlobs:
             return False
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+
+
+def stored_in(folder: Path) -> Iterator[Path]:
+    """What has the name of a blob in a folder of blobs; damage may have left something else than a file there."""
+    return folder.glob(f"{2 * '[0-9a-f]'}/{64 * '[0-9a-f]'}")
 
 
 def checked(sha256: str, data: bytes | None, where: str) -> bytes:

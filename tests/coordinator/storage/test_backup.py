@@ -19,7 +19,7 @@ from nightjar.coordinator.storage.backup import (
     restore,
     restore_beside,
 )
-from nightjar.coordinator.storage.blobs import FileBlobs
+from nightjar.coordinator.storage.blobs import MOST_BYTES, FileBlobs
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.lock import only_one
@@ -96,6 +96,20 @@ def test_a_backup_deletes_what_killed_ones_left_and_not_what_another_one_writes(
         with pytest.raises(ConfigError, match="another backup is being written"):
             back_up(site.data, tmp_path / "2026-11-29")
         assert (written / KEY_FILE).exists()
+
+
+def test_a_backup_leaves_out_what_cannot_be_an_artifact(site, tmp_path):
+    """Proven before: a named pipe ended each backup, "free some space", and a sparse file of 3 GB took 3 GB."""
+    folder = site.data / ARTIFACTS / "ef"
+    folder.mkdir(exist_ok=True)
+    os.mkfifo(folder / ("ef" * 32))
+    os.mkfifo(folder / "pipe")
+    with (folder / ("ef" * 31 + "00")).open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    (folder / ("ef" * 31 + "01")).symlink_to(tmp_path / "nothing")
+    assert back_up(site.data, tmp_path / "saved") < 10_000_000
+    assert missing(tmp_path / "saved") == []
+    assert not (tmp_path / "saved" / ARTIFACTS / "ef").exists()
 
 
 def test_a_restored_coordinator_goes_on_with_its_round_and_with_unused_numbers(site, tmp_path):
