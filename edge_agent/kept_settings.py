@@ -146,7 +146,7 @@ def _copies(path: Path, environment: Mapping[str, str]) -> list[Path]:
     data_dir = environment.get(DATA_DIR_VARIABLE)
     if data_dir:
         return [settings_folder(path) / in_home(data_dir) / KEPT_SETTINGS]
-    beside = path.with_name(f".{path.name}.kept")
+    beside = path.parent / f".{path.name}.kept"  # of an empty path, too, which is then refused in words
     return [beside, SERVICE_DATA / KEPT_SETTINGS] if path == SERVICE_SETTINGS else [beside]
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,14 @@ KINDS = (
     "gone", "folder", "link to nowhere", "unreadable", "empty", "nothing but a remark", "cut", "cut, and still valid",
     "zeroed", "end zeroed", "random", "other types", "unknown settings", "nested", "huge", "other encoding",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [settings_of, folder_of])
+def test_an_empty_path_is_refused_in_words(read, tmp_path, monkeypatch):
+    """Proven before: ``--config "$UNSET"`` ended each command with a traceback."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="cannot read the configuration file"):
+        read(Path(), {})
 
 
 @pytest.mark.parametrize("kind", KINDS)
