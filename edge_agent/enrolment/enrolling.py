@@ -88,12 +88,20 @@ def enrol(data_dir: Path, claim_path: Path, also_wipe: Sequence[Path] = ()) -> E
         RemoteProtocolError: the server that answers is not the claim's coordinator.
         UnavailableError: the coordinator cannot be reached, or an operator has to admit the device; try again later.
     """
-    claim = read_claim(claim_path) if claim_path.exists() else None
+    claim = None if _is_missing(claim_path) else read_claim(claim_path)
     held = _still_valid(data_dir, claim)
     anew = held is None
     if held is None:
         held = refreshed(data_dir, _claimed(data_dir, claim or read_claim(claim_path)))
     return Enrolment(held, anew, () if claim is None else _wiped(claim, claim_path, also_wipe))
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such file; what cannot be looked at, as on a damaged card, is there for whoever reads it."""
+    try:
+        return not path.exists()
+    except OSError:
+        return False
 
 
 def _still_valid(data_dir: Path, claim: ClaimFile | None) -> EnrolledIdentity | None:

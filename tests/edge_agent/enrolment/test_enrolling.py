@@ -13,11 +13,11 @@ from nightjar.coordinator.config import CoordinatorConfig, TaskConfig
 from nightjar.coordinator.engine.clock import WallClock
 from nightjar.coordinator.tls.contexts import FOLDER
 from nightjar.coordinator.tls.files import broker_pair, coordinator_pair, refresh
-from nightjar.edge_agent.enrolment.enrolling import refreshed
+from nightjar.edge_agent.enrolment.enrolling import enrol, refreshed
 from nightjar.edge_agent.enrolment.identity import EnrolledIdentity, held_identity, keep
 from nightjar.edge_agent.enrolment.keys import next_key
 from nightjar.wire.enrolment import Enrolled
-from nightjar.wire.errors import UnavailableError
+from nightjar.wire.errors import ConfigError, UnavailableError
 from tests.enrolment.in_this_process import InThisProcess
 
 OURS, THEIRS = "a" * 64, "e" * 64
@@ -108,3 +108,9 @@ def test_why_a_coordinator_cannot_be_reached_is_told_without_objects_of_python(h
     assert f"does not answer: {why}" in str(failed.value)
     assert "HTTPSConnection" not in str(failed.value)
     assert "(" not in str(failed.value)
+
+
+def test_a_claim_that_cannot_be_looked_at_is_told_in_words(tmp_path):
+    """Proven before: a damaged card, whose kernel does not even say what a file is, ended it with a traceback."""
+    with pytest.raises(ConfigError, match=r"no claim to read at .*: File name too long"):
+        enrol(tmp_path, tmp_path / ("n" * 300))
