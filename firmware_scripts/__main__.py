@@ -59,6 +59,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except NightjarError as error:
         click.echo(f"nightjar-firmware: {error}", err=True)
         return error.exit_status
+    except OSError as error:
+        if error.filename is None:
+            raise  # of no file that an argument names
+        click.echo(f"nightjar-firmware: {error.filename}: {error.strerror}; look there, or give another path", err=True)
+        return ExitStatus.USAGE
     except click.ClickException as error:
         error.show()
         return error.exit_code

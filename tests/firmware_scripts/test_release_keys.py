@@ -7,6 +7,7 @@ import pytest
 from nightjar.firmware_scripts.__main__ import run
 from nightjar.firmware_scripts.bundle.making import write_archive
 from nightjar.firmware_scripts.bundle.signing import load_private_key, make_key
+from nightjar.firmware_scripts.core.exit_status import ExitStatus
 
 
 @pytest.fixture
@@ -78,3 +79,10 @@ def test_a_bundle_is_listed_once_and_never_changes(tmp_path, keys):
 def test_a_bundle_after_which_devices_would_follow_no_release_is_refused(tmp_path, keys):
     keys("init")
     assert "--include root.json=" in keys("add", bundle(tmp_path, files=("other",)), status=2)[0]
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "n" * 300])
+def test_a_folder_that_cannot_be_is_told_in_words(capsys, path):
+    """Proven before: it ended with a traceback, and as a bug."""
+    assert run(["keys", "init", path]) == ExitStatus.USAGE
+    assert f"nightjar-firmware: {path}" in capsys.readouterr().err
