@@ -185,8 +185,11 @@ def backup(config_path: Path, folder: Path, *, as_json: bool, with_keys: bool) -
     """
     config = load_config(config_path, os.environ)
     size_bytes = backups.back_up(config.data_dir, folder, with_keys=with_keys, beside=bool(config.database_url))
-    with opened(config) as database, database.transaction() as tx:
-        tx.add_audit(noted(BACKUP, folder.name[:64]))
+    try:
+        with opened(config) as database, database.transaction() as tx:
+            tx.add_audit(noted(BACKUP, folder.name[:64]))
+    except UnavailableError as error:  # such as a disk that may only be read any more: that is when one is wanted
+        click.echo(f"the backup is whole, and could not be noted in the audit log: {error}", err=True)
     held = backups.keys_in(folder)
     left_out = sorted(backups.keys_in(config.data_dir) - held)
     saving = f"nightjar-coordinator backup --with-keys --config {config_path} FOLDER"

@@ -17,7 +17,7 @@ from nightjar.coordinator.commands import checkup
 from nightjar.coordinator.commands.checkup import CheckupFinding
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.engine.clock import WallClock
-from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED
+from nightjar.coordinator.storage.backup import ROUNDS_SKIPPED, missing
 from nightjar.coordinator.storage.database import Database
 from nightjar.coordinator.storage.engine import database_file
 from nightjar.coordinator.storage.signing_key import KEY_FILE, load_signer
@@ -260,6 +260,17 @@ def test_backup_and_restore_lose_nothing(run, site, ask, tmp_path):
     assert answer["last_used_round"] >= 2 + ROUNDS_SKIPPED
     assert ask("round", "show", 2)["seats"] == rounds["seats"]
     assert [row["device"] for row in ask("device", "list")] == [row["device"] for row in devices]
+
+
+def test_a_backup_of_a_database_that_may_only_be_read_is_made(run, site, tmp_path):
+    """Proven before: on a disk that had become read-only a whole backup was made, and called a failure."""
+    with database_file(site.data).open("r+b") as file:
+        file.seek(18)
+        file.write(b"\3")  # "file format write version": SQLite may read it only
+    status, out, err = run("backup", tmp_path / "saved", "--config", site.config)
+    assert (status, "MB" in out or "kB" in out) == (0, True)
+    assert "could not be noted in the audit log" in err
+    assert missing(tmp_path / "saved") == []
 
 
 def test_a_backup_without_keys_says_so_and_how_to_save_them_and_so_does_restoring_it(run, site, ask, tmp_path):
