@@ -33,9 +33,10 @@ from nightjar.coordinator.tasks.task import SPENT_BY_RESTORING
 from nightjar.coordinator.tls.files import AUTHORITY_FOLDER
 from nightjar.coordinator.views.words import si_bytes
 from nightjar.models.configurations import configuration
+from nightjar.models.folder import MANIFEST
 from nightjar.models.shipped import NAMES
 from nightjar.models.starts import pretrained_start, write_start
-from nightjar.wire.errors import ConfigError, NightjarError, UnavailableError, rewording
+from nightjar.wire.errors import ConfigError, UnavailableError, rewording
 
 NO_MODEL = "none"
 FOUND_FAULTS = 1
@@ -79,14 +80,15 @@ def init(path: Path, pairs: tuple[str, ...], *, fleet: str | None, key: bool, mo
         descriptor = create_for_owner(path)  # owner only: the file may later hold a password
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    made = model != NO_MODEL and not folder.is_dir()
+    complete = folder / MANIFEST  # it is written last: a folder without one was left by a killed command
+    made = model != NO_MODEL and not complete.is_file()
     if made:
         try:
             _export(model, folder, written["seed"])
-        except NightjarError:
+        except BaseException:  # ctrl-C, too
             path.unlink()  # so that the same command can be given again
             raise
-    export = "" if folder.is_dir() else f"export a model to {folder}, or set task.model to the folder of one, then: "
+    export = "" if complete.is_file() else f"export a model to {folder}, or set task.model to the folder of one, then: "
     following = f"{export}nightjar-coordinator serve --config {path}"
     answer = {"path": str(path), "next": following}
     cells: list[tuple[object, ...]] = [("configuration", path)]

@@ -94,13 +94,25 @@ def test_init_makes_the_pretrained_model_unless_there_is_one(run, tmp_path, monk
     assert json.loads(out)["next"] == f"nightjar-coordinator serve --config {tmp_path / 'other.toml'}"
 
 
-def test_init_that_cannot_make_a_model_leaves_nothing_behind(run, tmp_path, monkeypatch):
+def test_init_makes_a_model_anew_that_a_killed_one_left_without_its_manifest(run, tmp_path):
+    """Proven before: it was taken for a model, and the service that init named next refused it."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / WEIGHTS).write_bytes(b"half")
+    status, out, err = run("init", tmp_path / "new.toml", "--json")
+    assert (status, json.loads(out)["model"]) == (0, str(tmp_path / "model")), err
+    assert (tmp_path / "model" / WEIGHTS).stat().st_size == 4 * len(shipped().weights("tiny"))
+
+
+@pytest.mark.parametrize(
+    ("raised", "ends"), [(ConfigError("install Nightjar again"), ConfigError.exit_status), (KeyboardInterrupt(), 130)]
+)
+def test_init_that_cannot_make_a_model_leaves_nothing_behind(run, tmp_path, monkeypatch, raised, ends):
     def refuse(*_):
-        raise ConfigError("install Nightjar again")
+        raise raised
 
     monkeypatch.setattr(starts, "packaged_file", refuse)
     status, _, err = run("init", tmp_path / "new.toml")
-    assert (status, "install Nightjar again" in err) == (ConfigError.exit_status, True)
+    assert (status, str(raised) in err) == (ends, True)
     assert list(tmp_path.iterdir()) == []
 
 
