@@ -50,6 +50,8 @@ ROUNDS_SKIPPED = 1_000_000
 """Far more rounds than can have passed since any backup. One more number is skipped for each second since the backup's
 last round, which exceeds the rounds held since an earlier restore of the same backup."""
 
+_UNFINISHED = ".nightjar-backup-"
+"""Begins the name of a folder beside the backup that it becomes; nobody else's begins so."""
 _RESTORING = ".restoring-"
 
 
@@ -97,10 +99,10 @@ def back_up(data_dir: Path, folder: Path, *, with_keys: bool = False, beside: bo
 @contextmanager
 def _unfinished(folder: Path) -> Iterator[Path]:
     """A new folder beside ``folder``, to be filled and renamed; what killed backups left there is deleted first."""
-    for left in folder.parent.glob(f"{WRITING}*"):
+    for left in folder.parent.glob(f"{_UNFINISHED}*"):
         with suppress(OSError), folder_lock(left):  # of a backup that is being written, or of another user
             shutil.rmtree(left)
-    writing = folder.with_name(f"{WRITING}{folder.name}")
+    writing = folder.with_name(_UNFINISHED + folder.name)
     try:
         writing.mkdir(parents=True, mode=0o700)
     except FileExistsError as error:

@@ -85,7 +85,7 @@ def test_a_backup_has_the_accepted_reports_of_the_open_round(site, tmp_path):
 
 def test_a_backup_deletes_what_killed_ones_left_and_not_what_another_one_writes(site, tmp_path):
     """Proven before: a killed nightly backup, named by its date, left accepted reports and keys there for ever."""
-    left, written, mine = (tmp_path / f".writing-{name}" for name in ("2026-11-28", "2026-11-29", "notes"))
+    left, written, mine = (tmp_path / f".nightjar-backup-{name}" for name in ("2026-11-28", "2026-11-29", "notes"))
     for folder in (left, written):
         (folder / ARTIFACTS).mkdir(parents=True)
         (folder / KEY_FILE).write_text("a key")
