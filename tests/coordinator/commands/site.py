@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from nightjar.coordinator.config_file import load_config
 from nightjar.coordinator.engine.clock import WallClock
+from nightjar.coordinator.mqtt.free_ports import free_ports
 from nightjar.coordinator.records.inbox import Inbox
 from nightjar.coordinator.records.rounds import StoredReport
 from nightjar.coordinator.records.versions import VersionRecord
@@ -30,7 +31,6 @@ from nightjar.coordinator.versions.quality_gate import VersionMetrics
 from nightjar.coordinator.web.app import create_app
 from nightjar.coordinator.web.ports import WebPorts
 from nightjar.coordinator.web.server import serving, serving_commands
-from nightjar.simulation.demo.configuration import free_ports
 from nightjar.wire.identifiers import DeviceId
 from tests.coordinator.model_folder import write_model
 
@@ -45,6 +45,8 @@ RULES = RoundRules(
     report_deadline_s=60,
     lost_grace_s=10,
 )
+PAGE, BROKER = free_ports(2)
+"""Of all sites: a reserved port holds a file open until this process ends, and select takes 1,024."""
 
 
 class Site:
@@ -54,10 +56,9 @@ class Site:
         self.config = folder / "coordinator.toml"
         self.data = folder / "data"
         write_model(folder / "model")
-        page, broker = free_ports(0).page, free_ports(0).broker
         self.config.write_text(
-            f'port = {page}\ndata_dir = "data"\ntransport = "plain"\n'
-            f'[broker]\nport = {broker}\n[task]\nmodel = "model"\n'
+            f'port = {PAGE}\ndata_dir = "data"\ntransport = "plain"\n'
+            f'[broker]\nport = {BROKER}\n[task]\nmodel = "model"\n'
         )
         self.data.mkdir()
         self.artifacts = FileBlobs(self.data / ARTIFACTS)
