@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import sqlalchemy as sa
@@ -116,6 +117,19 @@ class _Wanted:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Unneeded:
+    """Artifacts that nobody needs, and incomplete files of writers that were killed, each with its bytes."""
+
+    artifacts: list[StoredBlob]
+    incomplete: dict[Path, int]
+
+    def counts(self) -> dict[str, int]:
+        """Both together, as fields of :class:`Pruned`."""
+        sizes = [*(blob.size_bytes for blob in self.artifacts), *self.incomplete.values()]
+        return {"artifacts": len(sizes), "artifact_bytes": sum(sizes)}
+
+
 class Retention:
     """Finds and deletes what a coordinator no longer needs.
 
@@ -148,16 +162,10 @@ class Retention:
             doomed = self._doomed(tx, wanted, now_s)
             referred = self._referred(tx, wanted, without=doomed)
             old_rounds = self._old_rounds(tx, wanted, now_s)
-        freed, left = list(self._freed(doomed, referred, now_s)), self._artifacts.abandoned(now_s, ORPHANED_S)
+        unneeded = self._unneeded(doomed, referred, now_s)
         with self._database.connection() as tx:
             many = {name: _count(tx, table, which) for name, table, which in self._old_rows(tx, now_s)}
-        return Pruned(
-            versions=len(doomed),
-            artifacts=len(freed) + len(left),
-            artifact_bytes=sum(blob.size_bytes for blob in freed) + sum(left.values()),
-            rounds=len(old_rounds),
-            **many,
-        )
+        return Pruned(versions=len(doomed), rounds=len(old_rounds), **unneeded.counts(), **many)
 
     def prune(self, now_s: float) -> Pruned:
         """Delete it, in small transactions; returns what was deleted.
@@ -179,10 +187,10 @@ class Retention:
         wanted = self._wanted()
         with self._database.connection() as tx:
             referred = self._referred(tx, wanted, without={})
-        freed, left = list(self._freed(given_up, referred, now_s)), self._artifacts.abandoned(now_s, ORPHANED_S)
-        for blob in freed:
+        unneeded = self._unneeded(given_up, referred, now_s)
+        for blob in unneeded.artifacts:
             self._artifacts.remove(blob.sha256)
-        for path in left:
+        for path in unneeded.incomplete:
             with disk(path):
                 path.unlink(missing_ok=True)
         gone = self._drop_rounds(old_rounds)
@@ -191,13 +199,7 @@ class Retention:
             old_rows = list(self._old_rows(tx, now_s))
         for name, table, which in old_rows:
             many[name] = self._drop_rows(table, which)
-        return Pruned(
-            versions=len(given_up),
-            artifacts=len(freed) + len(left),
-            artifact_bytes=sum(blob.size_bytes for blob in freed) + sum(left.values()),
-            rounds=gone,
-            **many,
-        )
+        return Pruned(versions=len(given_up), rounds=gone, **unneeded.counts(), **many)
 
     # Versions and their files
 
@@ -235,6 +237,10 @@ class Retention:
         rows = tx.execute(sa.select(versions.c.version, versions.c.manifest).where(versions.c.pruned_s.is_(None)))
         named = {manifest for number, manifest in rows if number not in without}
         return {*named, *wanted.artifacts, *(part for manifest in named for part in self._parts(manifest))}
+
+    def _unneeded(self, given_up: dict[int, str], referred: set[str], now_s: float) -> _Unneeded:
+        freed = list(self._freed(given_up, referred, now_s))
+        return _Unneeded(freed, self._artifacts.abandoned(now_s, ORPHANED_S))
 
     def _freed(self, given_up: dict[int, str], referred: set[str], now_s: float) -> Iterator[StoredBlob]:
         """The artifacts that nothing refers to, of versions that were given up or old enough."""
