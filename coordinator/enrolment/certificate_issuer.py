@@ -25,7 +25,7 @@ from nightjar.coordinator.ports import Clock
 from nightjar.coordinator.tls.authority import fingerprint, key_fingerprint, requested_key
 from nightjar.coordinator.tls.authority_process import AuthorityClient, CertifyDevice
 from nightjar.coordinator.tls.contexts import FOLDER
-from nightjar.coordinator.tls.files import DAY_S, RENEWED_AFTER, authorities_in
+from nightjar.coordinator.tls.files import DAY_S, RENEWED_AFTER, authorities_in, signed_ahead
 from nightjar.host.trusted_time import in_utc
 from nightjar.wire.enrolment import renewal_bytes
 from nightjar.wire.errors import RemoteProtocolError, UnavailableError
@@ -203,11 +203,10 @@ class CertificateIssuer:
 
     def _as_certified(self, held: Credential) -> Certified:
         authorities = self.authorities()
-        life_s = self._config.enrolment.device_days * DAY_S
-        due_s = held.expires_s - (1 - RENEWED_AFTER) * life_s
+        life_days = self._config.enrolment.device_days
+        due_s = held.expires_s - (1 - RENEWED_AFTER) * life_days * DAY_S
         replaced = held.authority != fingerprint(authorities[-1])
-        clock_was_ahead = held.expires_s > self._clock.now_s() + life_s + DAY_S and not self._distrust()
-        if replaced or clock_was_ahead:
+        if replaced or (signed_ahead(held.expires_s, life_days, self._clock.now_s()) and not self._distrust()):
             due_s = 0.0  # renew at once
         return Certified(held.device, held.certificate, held.expires_s, due_s, authorities)
 

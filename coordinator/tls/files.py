@@ -231,6 +231,15 @@ def _server(pair: tuple[Path, Path], authority: str, names: list[str], signer: A
     return True
 
 
+def signed_ahead(ends_s: float, days: float, now_s: float) -> bool:
+    """Whether a certificate that is signed for so many days lasts longer: by a clock that was ahead.
+
+    >>> signed_ahead(91 * DAY_S, 90, 0.0), signed_ahead(90 * DAY_S, 90, 3600.0)
+    (True, False)
+    """
+    return ends_s >= now_s + (days + 1) * DAY_S  # clocks differ by less than a day
+
+
 def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s: float) -> bool:
     """Whether the existing server certificate can still be used."""
     try:
@@ -240,8 +249,9 @@ def _serves(key_path: Path, path: Path, authority: str, names: list[str], now_s:
         held = ours.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return False
-    left_days = (ours.not_valid_after_utc.timestamp() - now_s) / DAY_S
-    fresh = (1 - RENEWED_AFTER) * SERVER_DAYS < left_days < SERVER_DAYS + 1  # with more left, the clock was ahead
+    ends_s = ours.not_valid_after_utc.timestamp()
+    is_due = now_s >= ends_s - (1 - RENEWED_AFTER) * SERVER_DAYS * DAY_S
+    fresh = not is_due and not signed_ahead(ends_s, SERVER_DAYS, now_s)
     ours_too = key.public_key() == ours.public_key()  # a power cut may have left the next certificate's key
     return ours_too and fresh and chain[1:] == [issuer] and [str(name.value) for name in held] == names
 
